@@ -34,7 +34,7 @@ AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|F
 
 # Debian packages that the tests and the checks need.
 TESTED     := iproute2 procps git fuse3 chromium
-CHECKED    := protobuf-compiler git
+CHECKED    := protobuf-compiler libprotobuf-dev git
 
 # Tests that count what is allocated: they run without the race detector.
 HEAP       := MemoryIsFreed|TooManyValues

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cantina/batch"
 	"cantina/event"
 	"cantina/fence"
 	"cantina/lrp"
@@ -86,6 +87,9 @@ type Jobs interface {
 	// GetJob returns a job by its key, domain/name.
 	GetJob(name string) (plan.Job, error)
 	ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
+	// ListGroups counts the batch tasks of a job below each node of the level after that of below; without it,
+	// of the highest level.
+	ListGroups(name, below string) ([]batch.Group, error)
 	// ListResults reads ended batch tasks with their data from the store.
 	ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error)
 	ChangeJobs

@@ -84,6 +84,25 @@ func (c jobCalls) ListNodes(_ context.Context, q *request[pb.ListNodesRequest]) 
 	return answer(&pb.ListNodesResponse{Nodes: nodes, Listing: where}, err)
 }
 
+// maxGroups bounds the groups of one answer.
+const maxGroups = 2000
+
+// ListGroups counts the batch tasks of a job below each node of one level.
+func (c jobCalls) ListGroups(_ context.Context, q *request[pb.ListGroupsRequest]) (*response[pb.ListGroupsResponse],
+	error) {
+	return get(c.Server, func(b *Backend) ([]batch.Group, error) {
+		return b.Jobs.ListGroups(jobKey(q.Msg.Domain, q.Msg.Job), q.Msg.Below)
+	}, func(all *[]batch.Group, _ string) *pb.ListGroupsResponse {
+		shown := (*all)[:min(len(*all), maxGroups)]
+		out := &pb.ListGroupsResponse{More: int32(len(*all) - len(shown))}
+		for i := range shown {
+			out.Groups = append(out.Groups, &pb.Group{Node: shown[i].Node, Level: shown[i].Level,
+				Counts: counts(&shown[i].Progress)})
+		}
+		return out
+	})
+}
+
 // ListResults lists ended batch tasks with their reports.
 func (c jobCalls) ListResults(ctx context.Context,
 	q *request[pb.ListResultsRequest]) (*response[pb.ListResultsResponse], error) {

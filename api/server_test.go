@@ -245,6 +245,7 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{"GET", "/v1/output?domain=d&job=j&node=nope", "", "", 404, "no node nope"},
 		{"GET", "/v1/output?domain=d&job=j&grep=(", "", "", 422, "query.grep"},
 		{"GET", "/v1/jobs/d/j/nodes?below=zz", "", "", 404, "no node below zz"},
+		{"GET", "/v1/jobs/d/gone/groups", "", "", 404, "gone"},
 		{"POST", "/v1/services/d/web/restart", "application/json", `{"index":[9]}`, 404, "no index 9"},
 		{"POST", "/v1/tasks/open/resolve", "application/json", `{"as":"done"}`, 409,
 			"task open has not ended: it is PENDING"},
@@ -659,5 +660,51 @@ schedules:
 	w.SetJob("d/j", func(j *plan.Job) { j.NodesKnown = false })
 	if got := history("j"); got[0] != "started " {
 		t.Errorf("a job of which nothing is known: %q", got)
+	}
+}
+
+// TestGroupsOfAJob: counts below the nodes of one level, at most so many, and how many are left out.
+func TestGroupsOfAJob(t *testing.T) {
+	w := newWorld(t)
+	var nodes []plan.JobNode
+	const most = 2000
+	for h := range most + 3 {
+		for n := range 2 {
+			node := plan.JobNode{Path: []string{"i", fmt.Sprint("h", h), fmt.Sprintf("h%d.%d", h, n)}}
+			node.Node, node.Class = node.Path[2], batch.ClassDone
+			if h == 1 && n == 0 {
+				node.Class = batch.ClassFailed
+			}
+			nodes = append(nodes, node)
+		}
+	}
+	w.apply(t, demo)
+	w.SetJob("d/j", func(*plan.Job) {}, nodes...)
+	type answer struct {
+		Groups []struct {
+			Node   string
+			Counts struct{ Total, Failed int }
+		}
+		More int
+	}
+	read := func(query string) (out answer) {
+		t.Helper()
+		res, body := w.get(t, "GET", "/v1/jobs/d/j/groups"+query, "", "")
+		if err := json.Unmarshal([]byte(body), &out); err != nil || res.StatusCode != 200 {
+			t.Fatalf("HTTP %d, %v: %s", res.StatusCode, err, body)
+		}
+		return out
+	}
+	all := read("")
+	if len(all.Groups) != most || all.More != 3 {
+		t.Errorf("%d groups, %d more", len(all.Groups), all.More)
+	}
+	for _, g := range all.Groups {
+		if want := map[bool]int{true: 1}[g.Node == "h1"]; g.Counts.Total != 2 || g.Counts.Failed != want {
+			t.Errorf("%+v", g)
+		}
+	}
+	if below := read("?below=h1"); len(below.Groups) != 0 || below.More != 0 {
+		t.Errorf("below the last level of groups: %+v", below)
 	}
 }

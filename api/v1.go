@@ -78,6 +78,7 @@ func routes(c *calls) []route {
 		{"GET /v1/jobs", call(c.ListJobs, nil)},
 		{"GET /v1/jobs/{domain}/{name}", call(c.GetJob, nil)},
 		{"GET /v1/jobs/{domain}/{job}/nodes", call(c.ListNodes, nil)},
+		{"GET /v1/jobs/{domain}/{job}/groups", call(c.ListGroups, nil)},
 		{"GET /v1/jobs/{domain}/{job}/results", call(c.ListResults, nil)},
 		{"PUT /v1/jobs/{domain}/{name}/paused", call(c.PauseJob, jsonBody)},
 		{"POST /v1/jobs/{domain}/{name}/retry", call(c.RetryJob, jsonBody)},

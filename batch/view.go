@@ -55,13 +55,8 @@ func (js *jobs) Progress(name string) (p Progress, ok bool) {
 	if j == nil {
 		return p, false
 	}
-	c := j.counts
-	p = Progress{
-		Done: c[ClassDone], Failed: c[ClassFailed], Running: c[ClassRunning], Ready: c[ClassReady], Backoff: c[ClassBackoff],
-		Blocked: c[ClassBlocked], Stranded: c[ClassStranded], Avoided: c[ClassAvoided], Disabled: c[ClassDisabled],
-		Reason: j.blocked,
-	}
-	p.Total = p.Done + p.Failed + p.Running + p.Ready + p.Backoff + p.Blocked + p.Stranded
+	p = progressOf(&j.counts)
+	p.Reason = j.blocked
 	if p.Reason == "" && p.Ready+p.Running == 0 {
 		p.Reason = js.behind(j)
 	}

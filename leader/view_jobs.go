@@ -73,6 +73,14 @@ func (v jobView) ListNodes(f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.J
 	return v.nodes(all, r.Limit), err
 }
 
+// ListGroups implements api.Jobs.
+func (v jobView) ListGroups(name, below string) ([]batch.Group, error) {
+	if err := v.fresh(); err != nil {
+		return nil, err
+	}
+	return v.Scheduler.JobGroups(name, below)
+}
+
 // ListResults implements api.Jobs.
 func (v jobView) ListResults(ctx context.Context, f plan.JobNodeFilter, r plan.Range) (plan.Page[plan.JobNode], error) {
 	all, err := v.Scheduler.Results(ctx, f.Job, nodeFilter(f, r))

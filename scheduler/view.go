@@ -106,6 +106,18 @@ func (s *Scheduler) JobNodes(name string, f batch.NodeFilter) ([]plan.JobNode, e
 	return out, nil
 }
 
+// JobGroups counts the batch tasks of a job below each node of one level, as batch.Board.Groups. It returns
+// batch.ErrUnknownJob, batch.ErrUnknownNode or ErrQuarantined.
+func (s *Scheduler) JobGroups(name, below string) ([]batch.Group, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, err := s.live(name)
+	if err != nil {
+		return nil, err
+	}
+	return j.forest.board.Groups(name, below)
+}
+
 func (s *Scheduler) nodeView(j *job, n batch.NodeView) plan.JobNode {
 	n.Status.Reason = j.reasons[n.Node]
 	return plan.JobNode{Job: j.row.name, NodeView: n, Path: j.forest.board.Path(batch.Key{Job: j.row.name, Node: n.Node})}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes wire/cantinav1 from wire/proto. Needs protoc (Debian: protobuf-compiler);
+# Writes wire/cantinav1 from wire/proto. Needs protoc (Debian: protobuf-compiler, libprotobuf-dev);
 # the Go plugins are tools of this module. Run it from anywhere.
 set -eu
 cd "$(dirname "$0")/.."

@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"cantina/batch"
@@ -69,6 +70,30 @@ func (f *jobRows) ListNodes(q plan.JobNodeFilter, r plan.Range) (plan.Page[plan.
 		return (q.Node == "" || q.Node == p.Node) && (q.Below == "" || slices.Contains(p.Path, q.Below)) &&
 			(len(q.Classes) == 0 || slices.Contains(q.Classes, p.Class))
 	}), nil
+}
+
+// ListGroups implements api.Jobs: of the level below the instance.
+func (f *jobRows) ListGroups(name, below string) ([]batch.Group, error) {
+	all, err := f.ListNodes(plan.JobNodeFilter{Job: name, Below: below}, plan.Range{Limit: math.MaxInt32})
+	var out []batch.Group
+	for _, n := range all.Items {
+		at := slices.Index(n.Path, below) + 1
+		if below == "" {
+			at = 1
+		}
+		if at >= len(n.Path)-1 {
+			continue
+		}
+		i := slices.IndexFunc(out, func(g batch.Group) bool { return g.Node == n.Path[at] })
+		if i < 0 {
+			i, out = len(out), append(out, batch.Group{Node: n.Path[at], Level: fmt.Sprint("level", at)})
+		}
+		out[i].Total++
+		if n.Class == batch.ClassFailed {
+			out[i].Failed++
+		}
+	}
+	return out, err
 }
 
 // ListResults implements api.Jobs.

@@ -2,6 +2,8 @@ package browser
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -182,4 +184,41 @@ func TestNoAccess(t *testing.T) {
 		"default-src 'none'; script-src 'self'; style-src 'self'") {
 		t.Errorf("policy %q", got)
 	}
+}
+
+// TestALargeJob: its page reads counts, and the nodes that it shows. The bytes do not grow with the job.
+func TestALargeJob(t *testing.T) {
+	c := startCluster(t)
+	file := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(file, []byte(`domain: shop
+jobs:
+  large:
+    levels: [host, db]
+    nodes:
+      - range: {first: 1, last: 100, format: 'host{i}'}
+      - range: {first: 1, last: 1000, format: '{parent}.{i}'}
+        parent_level: host
+    command: ['true']
+    memory: 900Gi # none is placed
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.run("apply", file)
+	x := openTab(t)
+	x.open0(c.run("ui", "-q"))
+	x.open("#/jobs", "large", "100,000")
+	const size = `performance.getEntriesByType("resource").reduce((n, e) => n + e.transferSize, 0)`
+	before := eval[int](x, size)
+	begin := eval[float64](x, `performance.now()`)
+	x.open("#/job/shop/large", "Level host", "host100", "0/1,000", "100,000")
+	took := eval[float64](x, `performance.now()`) - begin
+	x.holds(`document.querySelectorAll('main tbody tr').length === 100`)
+	if n := eval[int](x, size) - before; n > 1<<20 {
+		t.Errorf("%d bytes were transferred", n)
+	} else {
+		t.Logf("100,000 nodes: shown after %.0f ms, %d bytes", took, n)
+	}
+	x.shoot("job-large")
+	x.accessible("job-large")
+	x.clean()
 }

@@ -3,7 +3,7 @@ import { scheduleTone } from './format'
 import { Bar, Meter, State, Table, type Column } from './parts'
 import { href } from './route'
 import { Ago, Took, When } from './time'
-import { amount, natural, resourceName } from './format'
+import { amount, natural, number, resourceName } from './format'
 import type { Cell, Instance, Job, Schedule, Service, Task } from './types'
 
 // At is a row of a list over many servers, which names its server.
@@ -62,8 +62,8 @@ export function Jobs({ rows }: { rows: Job[] | undefined }) {
     { name: 'state', cell: (x) => <State is={x.state} /> },
     { name: 'batch tasks', wide: true, cell: (x) => x.counts && x.counts.total > 0
       ? <Bar thin counts={x.counts} label={`Batch tasks of ${x.name}`} /> : <span class="dim">no nodes</span> },
-    { name: 'done', num: true, cell: (x) => <><b>{x.counts?.done ?? 0}</b><span class="dim">/{x.counts?.total ?? 0}</span></> },
-    { name: 'failed', num: true, cell: (x) => x.counts?.failed ? <b class="bad-text">{x.counts.failed}</b> : <span class="dim">0</span> },
+    { name: 'done', num: true, cell: (x) => <><b>{number(x.counts?.done ?? 0)}</b><span class="dim">/{number(x.counts?.total ?? 0)}</span></> },
+    { name: 'failed', num: true, cell: (x) => x.counts?.failed ? <b class="bad-text">{number(x.counts.failed)}</b> : <span class="dim">0</span> },
     { name: 'created', cell: (x) => <Ago at={x.created} /> },
     { name: 'took', num: true, cell: (x) => <Took from={x.created} to={x.ended} /> },
   ]} />

@@ -4388,6 +4388,181 @@ func (x *ListNodesResponse) GetListing() *Listing {
 	return nil
 }
 
+type ListGroupsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Job    string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// Groups are the nodes directly below this one; empty = the nodes of the highest level.
+	Below         string `protobuf:"bytes,3,opt,name=below,proto3" json:"below,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGroupsRequest) Reset() {
+	*x = ListGroupsRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGroupsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGroupsRequest) ProtoMessage() {}
+
+func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
+func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListGroupsRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListGroupsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ListGroupsRequest) GetBelow() string {
+	if x != nil {
+		return x.Below
+	}
+	return ""
+}
+
+type ListGroupsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Groups []*Group               `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Further groups that are left out.
+	More          int32 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGroupsResponse) Reset() {
+	*x = ListGroupsResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGroupsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGroupsResponse) ProtoMessage() {}
+
+func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
+func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ListGroupsResponse) GetGroups() []*Group {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ListGroupsResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// A node above the level of a job's batch tasks.
+type Group struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Level         string                 `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	Counts        *Counts                `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Group) Reset() {
+	*x = Group{}
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Group) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Group) ProtoMessage() {}
+
+func (x *Group) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Group.ProtoReflect.Descriptor instead.
+func (*Group) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Group) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Group) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Group) GetCounts() *Counts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 type ListResultsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Page          *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
@@ -4402,7 +4577,7 @@ type ListResultsRequest struct {
 
 func (x *ListResultsRequest) Reset() {
 	*x = ListResultsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4589,7 @@ func (x *ListResultsRequest) String() string {
 func (*ListResultsRequest) ProtoMessage() {}
 
 func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4602,7 @@ func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsRequest.ProtoReflect.Descriptor instead.
 func (*ListResultsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListResultsRequest) GetPage() *Page {
@@ -4482,7 +4657,7 @@ type ListResultsResponse struct {
 
 func (x *ListResultsResponse) Reset() {
 	*x = ListResultsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4669,7 @@ func (x *ListResultsResponse) String() string {
 func (*ListResultsResponse) ProtoMessage() {}
 
 func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4682,7 @@ func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsResponse.ProtoReflect.Descriptor instead.
 func (*ListResultsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListResultsResponse) GetResults() []*JobNode {
@@ -4535,7 +4710,7 @@ type RemoveJobRequest struct {
 
 func (x *RemoveJobRequest) Reset() {
 	*x = RemoveJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4722,7 @@ func (x *RemoveJobRequest) String() string {
 func (*RemoveJobRequest) ProtoMessage() {}
 
 func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4735,7 @@ func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
 func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemoveJobRequest) GetName() string {
@@ -4592,7 +4767,7 @@ type RemoveJobResponse struct {
 
 func (x *RemoveJobResponse) Reset() {
 	*x = RemoveJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4779,7 @@ func (x *RemoveJobResponse) String() string {
 func (*RemoveJobResponse) ProtoMessage() {}
 
 func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4792,7 @@ func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
 func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 type PauseJobRequest struct {
@@ -4632,7 +4807,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4819,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4832,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -4697,7 +4872,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4884,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4897,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -4745,7 +4920,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4932,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4945,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RetryJobRequest) GetName() string {
@@ -4817,7 +4992,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +5004,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +5017,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryJobResponse) GetRetried() int32 {
@@ -4865,7 +5040,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4877,7 +5052,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4890,7 +5065,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *KillJobRequest) GetName() string {
@@ -4937,7 +5112,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4949,7 +5124,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4962,7 +5137,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KillJobResponse) GetKilled() int32 {
@@ -5029,7 +5204,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5041,7 +5216,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5054,7 +5229,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Schedule) GetDomain() string {
@@ -5294,7 +5469,7 @@ type ScheduleSignal struct {
 
 func (x *ScheduleSignal) Reset() {
 	*x = ScheduleSignal{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5481,7 @@ func (x *ScheduleSignal) String() string {
 func (*ScheduleSignal) ProtoMessage() {}
 
 func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5494,7 @@ func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSignal.ProtoReflect.Descriptor instead.
 func (*ScheduleSignal) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ScheduleSignal) GetService() string {
@@ -5347,7 +5522,7 @@ type ScheduleFiring struct {
 
 func (x *ScheduleFiring) Reset() {
 	*x = ScheduleFiring{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5534,7 @@ func (x *ScheduleFiring) String() string {
 func (*ScheduleFiring) ProtoMessage() {}
 
 func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5547,7 @@ func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
 func (*ScheduleFiring) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
@@ -5414,7 +5589,7 @@ type ScheduleEntry struct {
 
 func (x *ScheduleEntry) Reset() {
 	*x = ScheduleEntry{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5601,7 @@ func (x *ScheduleEntry) String() string {
 func (*ScheduleEntry) ProtoMessage() {}
 
 func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5614,7 @@ func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
 func (*ScheduleEntry) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
@@ -5519,7 +5694,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5531,7 +5706,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5544,7 +5719,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
@@ -5589,7 +5764,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5776,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5789,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListSchedulesRequest) GetPage() *Page {
@@ -5655,7 +5830,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5667,7 +5842,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5680,7 +5855,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5709,7 +5884,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5896,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5909,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetScheduleRequest) GetDomain() string {
@@ -5768,7 +5943,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5780,7 +5955,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5793,7 +5968,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5820,7 +5995,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5832,7 +6007,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5845,7 +6020,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Missed) GetAt() *timestamppb.Timestamp {
@@ -5874,7 +6049,7 @@ type ListMissedRequest struct {
 
 func (x *ListMissedRequest) Reset() {
 	*x = ListMissedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5886,7 +6061,7 @@ func (x *ListMissedRequest) String() string {
 func (*ListMissedRequest) ProtoMessage() {}
 
 func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5899,7 +6074,7 @@ func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
 func (*ListMissedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListMissedRequest) GetDomain() string {
@@ -5934,7 +6109,7 @@ type ListMissedResponse struct {
 
 func (x *ListMissedResponse) Reset() {
 	*x = ListMissedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5946,7 +6121,7 @@ func (x *ListMissedResponse) String() string {
 func (*ListMissedResponse) ProtoMessage() {}
 
 func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5959,7 +6134,7 @@ func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
 func (*ListMissedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListMissedResponse) GetMissed() []*Missed {
@@ -5988,7 +6163,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6175,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6188,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PauseScheduleRequest) GetDomain() string {
@@ -6053,7 +6228,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6065,7 +6240,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6078,7 +6253,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -6102,7 +6277,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6114,7 +6289,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6127,7 +6302,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RunScheduleRequest) GetDomain() string {
@@ -6169,7 +6344,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6356,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6369,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RunScheduleResponse) GetRun() string {
@@ -6226,7 +6401,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6238,7 +6413,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6251,7 +6426,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *BackfillScheduleRequest) GetDomain() string {
@@ -6306,7 +6481,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6493,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6506,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BackfillScheduleResponse) GetQueued() int32 {
@@ -6359,7 +6534,7 @@ type ResetScheduleRequest struct {
 
 func (x *ResetScheduleRequest) Reset() {
 	*x = ResetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6371,7 +6546,7 @@ func (x *ResetScheduleRequest) String() string {
 func (*ResetScheduleRequest) ProtoMessage() {}
 
 func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6384,7 +6559,7 @@ func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ResetScheduleRequest) GetDomain() string {
@@ -6419,7 +6594,7 @@ type ResetScheduleResponse struct {
 
 func (x *ResetScheduleResponse) Reset() {
 	*x = ResetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6431,7 +6606,7 @@ func (x *ResetScheduleResponse) String() string {
 func (*ResetScheduleResponse) ProtoMessage() {}
 
 func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6444,7 +6619,7 @@ func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ResetScheduleResponse) GetCursor() *timestamppb.Timestamp {
@@ -6472,7 +6647,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6659,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6672,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -6529,7 +6704,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +6716,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +6729,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 type Cell struct {
@@ -6598,7 +6773,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6785,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6798,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Cell) GetName() string {
@@ -6836,7 +7011,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +7023,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +7036,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Drain) GetReason() string {
@@ -6931,7 +7106,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6943,7 +7118,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6956,7 +7131,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -6983,7 +7158,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6995,7 +7170,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7008,7 +7183,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -7034,7 +7209,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7046,7 +7221,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7059,7 +7234,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -7080,7 +7255,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7092,7 +7267,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7105,7 +7280,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -7138,7 +7313,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7325,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7338,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -7210,7 +7385,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7397,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7410,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -7255,7 +7430,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7442,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7455,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -7306,7 +7481,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7318,7 +7493,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7331,7 +7506,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -7353,7 +7528,7 @@ type AdoptCellRequest struct {
 
 func (x *AdoptCellRequest) Reset() {
 	*x = AdoptCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7540,7 @@ func (x *AdoptCellRequest) String() string {
 func (*AdoptCellRequest) ProtoMessage() {}
 
 func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7553,7 @@ func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
 func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AdoptCellRequest) GetName() string {
@@ -7403,7 +7578,7 @@ type AdoptCellResponse struct {
 
 func (x *AdoptCellResponse) Reset() {
 	*x = AdoptCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7590,7 @@ func (x *AdoptCellResponse) String() string {
 func (*AdoptCellResponse) ProtoMessage() {}
 
 func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7603,7 @@ func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
 func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 // Ends the work on a cell that this cluster's store does not know.
@@ -7442,7 +7617,7 @@ type DiscardUnknownRequest struct {
 
 func (x *DiscardUnknownRequest) Reset() {
 	*x = DiscardUnknownRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7454,7 +7629,7 @@ func (x *DiscardUnknownRequest) String() string {
 func (*DiscardUnknownRequest) ProtoMessage() {}
 
 func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7467,7 +7642,7 @@ func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DiscardUnknownRequest) GetName() string {
@@ -7494,7 +7669,7 @@ type DiscardUnknownResponse struct {
 
 func (x *DiscardUnknownResponse) Reset() {
 	*x = DiscardUnknownResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7506,7 +7681,7 @@ func (x *DiscardUnknownResponse) String() string {
 func (*DiscardUnknownResponse) ProtoMessage() {}
 
 func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7519,7 +7694,7 @@ func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *DiscardUnknownResponse) GetEnded() []string {
@@ -7540,7 +7715,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7727,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7740,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -7590,7 +7765,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7602,7 +7777,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7615,7 +7790,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 type GetStatusRequest struct {
@@ -7626,7 +7801,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7638,7 +7813,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7651,7 +7826,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 type GetStatusResponse struct {
@@ -7663,7 +7838,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +7850,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +7863,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -7729,7 +7904,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7741,7 +7916,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7754,7 +7929,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Status) GetCluster() string {
@@ -7910,7 +8085,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7922,7 +8097,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7935,7 +8110,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -8007,7 +8182,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8019,7 +8194,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8032,7 +8207,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Held) GetWhat() string {
@@ -8081,7 +8256,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8093,7 +8268,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8106,7 +8281,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Domain) GetName() string {
@@ -8138,7 +8313,7 @@ type CreateBrowserKeyRequest struct {
 
 func (x *CreateBrowserKeyRequest) Reset() {
 	*x = CreateBrowserKeyRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8150,7 +8325,7 @@ func (x *CreateBrowserKeyRequest) String() string {
 func (*CreateBrowserKeyRequest) ProtoMessage() {}
 
 func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8163,7 +8338,7 @@ func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 type CreateBrowserKeyResponse struct {
@@ -8181,7 +8356,7 @@ type CreateBrowserKeyResponse struct {
 
 func (x *CreateBrowserKeyResponse) Reset() {
 	*x = CreateBrowserKeyResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8193,7 +8368,7 @@ func (x *CreateBrowserKeyResponse) String() string {
 func (*CreateBrowserKeyResponse) ProtoMessage() {}
 
 func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8206,7 +8381,7 @@ func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CreateBrowserKeyResponse) GetAddresses() []string {
@@ -8241,7 +8416,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8253,7 +8428,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8266,7 +8441,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -8291,7 +8466,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8303,7 +8478,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8316,7 +8491,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 type Quarantined struct {
@@ -8330,7 +8505,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8517,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8530,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -8388,7 +8563,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8400,7 +8575,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8413,7 +8588,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -8433,7 +8608,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8620,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8633,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -8487,7 +8662,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8499,7 +8674,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8512,7 +8687,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -8544,7 +8719,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8556,7 +8731,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8569,7 +8744,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 // The subject of a call of Explain.
@@ -8588,7 +8763,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8600,7 +8775,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8613,7 +8788,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Subject) GetKind() string {
@@ -8662,7 +8837,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8674,7 +8849,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8687,7 +8862,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -8718,7 +8893,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8730,7 +8905,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8743,7 +8918,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -8776,7 +8951,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8788,7 +8963,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8801,7 +8976,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -8830,7 +9005,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8842,7 +9017,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8855,7 +9030,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -8932,7 +9107,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9119,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9132,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Reason) GetCode() string {
@@ -9041,7 +9216,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9053,7 +9228,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9066,7 +9241,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -9117,7 +9292,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9129,7 +9304,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9142,7 +9317,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -9191,7 +9366,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9203,7 +9378,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9216,7 +9391,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -9335,7 +9510,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9347,7 +9522,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9360,7 +9535,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Gap) GetAfter() string {
@@ -9404,7 +9579,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9416,7 +9591,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9429,7 +9604,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -9551,7 +9726,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9563,7 +9738,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9576,7 +9751,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -9661,7 +9836,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9673,7 +9848,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9686,7 +9861,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -9726,7 +9901,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9738,7 +9913,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9751,7 +9926,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9808,7 +9983,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9820,7 +9995,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9833,7 +10008,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -9871,7 +10046,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9883,7 +10058,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9896,7 +10071,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -9947,7 +10122,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9959,7 +10134,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9972,7 +10147,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -10028,7 +10203,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10040,7 +10215,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10053,7 +10228,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ExecStart) GetSubject() *Subject {
@@ -10478,7 +10653,18 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x06 \x01(\tR\x06domain\"m\n" +
 	"\x11ListNodesResponse\x12)\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x13.cantina.v1.JobNodeR\x05nodes\x12-\n" +
-	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"\xa4\x01\n" +
+	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"S\n" +
+	"\x11ListGroupsRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05below\x18\x03 \x01(\tR\x05below\"S\n" +
+	"\x12ListGroupsResponse\x12)\n" +
+	"\x06groups\x18\x01 \x03(\v2\x11.cantina.v1.GroupR\x06groups\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x05R\x04more\"]\n" +
+	"\x05Group\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12*\n" +
+	"\x06counts\x18\x03 \x01(\v2\x12.cantina.v1.CountsR\x06counts\"\xa4\x01\n" +
 	"\x12ListResultsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
@@ -10917,7 +11103,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04kind\"d\n" +
 	"\tExecStart\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12(\n" +
-	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xff\x1d\n" +
+	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xcc\x1e\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -10939,7 +11125,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tRerunTask\x12\x1c.cantina.v1.RerunTaskRequest\x1a\x1d.cantina.v1.RerunTaskResponse\x12E\n" +
 	"\bListJobs\x12\x1b.cantina.v1.ListJobsRequest\x1a\x1c.cantina.v1.ListJobsResponse\x12?\n" +
 	"\x06GetJob\x12\x19.cantina.v1.GetJobRequest\x1a\x1a.cantina.v1.GetJobResponse\x12H\n" +
-	"\tListNodes\x12\x1c.cantina.v1.ListNodesRequest\x1a\x1d.cantina.v1.ListNodesResponse\x12N\n" +
+	"\tListNodes\x12\x1c.cantina.v1.ListNodesRequest\x1a\x1d.cantina.v1.ListNodesResponse\x12K\n" +
+	"\n" +
+	"ListGroups\x12\x1d.cantina.v1.ListGroupsRequest\x1a\x1e.cantina.v1.ListGroupsResponse\x12N\n" +
 	"\vListResults\x12\x1e.cantina.v1.ListResultsRequest\x1a\x1f.cantina.v1.ListResultsResponse\x12H\n" +
 	"\tRemoveJob\x12\x1c.cantina.v1.RemoveJobRequest\x1a\x1d.cantina.v1.RemoveJobResponse\x12E\n" +
 	"\bPauseJob\x12\x1b.cantina.v1.PauseJobRequest\x1a\x1c.cantina.v1.PauseJobResponse\x12E\n" +
@@ -10987,7 +11175,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 153)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -11044,117 +11232,120 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*GetJobResponse)(nil),             // 52: cantina.v1.GetJobResponse
 	(*ListNodesRequest)(nil),           // 53: cantina.v1.ListNodesRequest
 	(*ListNodesResponse)(nil),          // 54: cantina.v1.ListNodesResponse
-	(*ListResultsRequest)(nil),         // 55: cantina.v1.ListResultsRequest
-	(*ListResultsResponse)(nil),        // 56: cantina.v1.ListResultsResponse
-	(*RemoveJobRequest)(nil),           // 57: cantina.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),          // 58: cantina.v1.RemoveJobResponse
-	(*PauseJobRequest)(nil),            // 59: cantina.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),           // 60: cantina.v1.PauseJobResponse
-	(*RetryJobRequest)(nil),            // 61: cantina.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),           // 62: cantina.v1.RetryJobResponse
-	(*KillJobRequest)(nil),             // 63: cantina.v1.KillJobRequest
-	(*KillJobResponse)(nil),            // 64: cantina.v1.KillJobResponse
-	(*Schedule)(nil),                   // 65: cantina.v1.Schedule
-	(*ScheduleSignal)(nil),             // 66: cantina.v1.ScheduleSignal
-	(*ScheduleFiring)(nil),             // 67: cantina.v1.ScheduleFiring
-	(*ScheduleEntry)(nil),              // 68: cantina.v1.ScheduleEntry
-	(*ScheduleTime)(nil),               // 69: cantina.v1.ScheduleTime
-	(*ListSchedulesRequest)(nil),       // 70: cantina.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),      // 71: cantina.v1.ListSchedulesResponse
-	(*GetScheduleRequest)(nil),         // 72: cantina.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),        // 73: cantina.v1.GetScheduleResponse
-	(*Missed)(nil),                     // 74: cantina.v1.Missed
-	(*ListMissedRequest)(nil),          // 75: cantina.v1.ListMissedRequest
-	(*ListMissedResponse)(nil),         // 76: cantina.v1.ListMissedResponse
-	(*PauseScheduleRequest)(nil),       // 77: cantina.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),      // 78: cantina.v1.PauseScheduleResponse
-	(*RunScheduleRequest)(nil),         // 79: cantina.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),        // 80: cantina.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),    // 81: cantina.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),   // 82: cantina.v1.BackfillScheduleResponse
-	(*ResetScheduleRequest)(nil),       // 83: cantina.v1.ResetScheduleRequest
-	(*ResetScheduleResponse)(nil),      // 84: cantina.v1.ResetScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 85: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 86: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 87: cantina.v1.Cell
-	(*Drain)(nil),                      // 88: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 89: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 90: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 91: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 92: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 93: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 94: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 95: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 96: cantina.v1.UndrainCellResponse
-	(*AdoptCellRequest)(nil),           // 97: cantina.v1.AdoptCellRequest
-	(*AdoptCellResponse)(nil),          // 98: cantina.v1.AdoptCellResponse
-	(*DiscardUnknownRequest)(nil),      // 99: cantina.v1.DiscardUnknownRequest
-	(*DiscardUnknownResponse)(nil),     // 100: cantina.v1.DiscardUnknownResponse
-	(*ForgetCellRequest)(nil),          // 101: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 102: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 103: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 104: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 105: cantina.v1.Status
-	(*Rollout)(nil),                    // 106: cantina.v1.Rollout
-	(*Held)(nil),                       // 107: cantina.v1.Held
-	(*Domain)(nil),                     // 108: cantina.v1.Domain
-	(*CreateBrowserKeyRequest)(nil),    // 109: cantina.v1.CreateBrowserKeyRequest
-	(*CreateBrowserKeyResponse)(nil),   // 110: cantina.v1.CreateBrowserKeyResponse
-	(*EndWaitRequest)(nil),             // 111: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 112: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 113: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 114: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 115: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 116: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 117: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 118: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 119: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 120: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 121: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 122: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 123: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 124: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 125: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 126: cantina.v1.Event
-	(*Gap)(nil),                        // 127: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 128: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 129: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 130: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 131: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 132: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 133: cantina.v1.FollowOutputResponse
-	(*ExecRequest)(nil),                // 134: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                  // 135: cantina.v1.ExecStart
-	nil,                                // 136: cantina.v1.Service.LabelsEntry
-	nil,                                // 137: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 138: cantina.v1.Task.LabelsEntry
-	nil,                                // 139: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 140: cantina.v1.Job.LabelsEntry
-	nil,                                // 141: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 142: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 143: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 144: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 145: cantina.v1.Schedule.LabelsEntry
-	nil,                                // 146: cantina.v1.Cell.CapacityEntry
-	nil,                                // 147: cantina.v1.Cell.FreeEntry
-	nil,                                // 148: cantina.v1.Cell.LabelsEntry
-	nil,                                // 149: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 150: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 151: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 152: cantina.v1.Workload
-	(*Mapping)(nil),                    // 153: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 154: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 155: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 156: google.protobuf.Struct
-	(*LogGap)(nil),                     // 157: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 158: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 159: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 160: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 161: cantina.v1.ExecResponse
+	(*ListGroupsRequest)(nil),          // 55: cantina.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),         // 56: cantina.v1.ListGroupsResponse
+	(*Group)(nil),                      // 57: cantina.v1.Group
+	(*ListResultsRequest)(nil),         // 58: cantina.v1.ListResultsRequest
+	(*ListResultsResponse)(nil),        // 59: cantina.v1.ListResultsResponse
+	(*RemoveJobRequest)(nil),           // 60: cantina.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),          // 61: cantina.v1.RemoveJobResponse
+	(*PauseJobRequest)(nil),            // 62: cantina.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),           // 63: cantina.v1.PauseJobResponse
+	(*RetryJobRequest)(nil),            // 64: cantina.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),           // 65: cantina.v1.RetryJobResponse
+	(*KillJobRequest)(nil),             // 66: cantina.v1.KillJobRequest
+	(*KillJobResponse)(nil),            // 67: cantina.v1.KillJobResponse
+	(*Schedule)(nil),                   // 68: cantina.v1.Schedule
+	(*ScheduleSignal)(nil),             // 69: cantina.v1.ScheduleSignal
+	(*ScheduleFiring)(nil),             // 70: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 71: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 72: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 73: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 74: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 75: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 76: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 77: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 78: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 79: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 80: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 81: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 82: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 83: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 84: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 85: cantina.v1.BackfillScheduleResponse
+	(*ResetScheduleRequest)(nil),       // 86: cantina.v1.ResetScheduleRequest
+	(*ResetScheduleResponse)(nil),      // 87: cantina.v1.ResetScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 88: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 89: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 90: cantina.v1.Cell
+	(*Drain)(nil),                      // 91: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 92: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 93: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 94: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 95: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 96: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 97: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 98: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 99: cantina.v1.UndrainCellResponse
+	(*AdoptCellRequest)(nil),           // 100: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 101: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 102: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 103: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 104: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 105: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 106: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 107: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 108: cantina.v1.Status
+	(*Rollout)(nil),                    // 109: cantina.v1.Rollout
+	(*Held)(nil),                       // 110: cantina.v1.Held
+	(*Domain)(nil),                     // 111: cantina.v1.Domain
+	(*CreateBrowserKeyRequest)(nil),    // 112: cantina.v1.CreateBrowserKeyRequest
+	(*CreateBrowserKeyResponse)(nil),   // 113: cantina.v1.CreateBrowserKeyResponse
+	(*EndWaitRequest)(nil),             // 114: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 115: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 116: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 117: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 118: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 119: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 120: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 121: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 122: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 123: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 124: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 125: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 126: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 127: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 128: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 129: cantina.v1.Event
+	(*Gap)(nil),                        // 130: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 131: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 132: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 133: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 134: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 135: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 136: cantina.v1.FollowOutputResponse
+	(*ExecRequest)(nil),                // 137: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 138: cantina.v1.ExecStart
+	nil,                                // 139: cantina.v1.Service.LabelsEntry
+	nil,                                // 140: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 141: cantina.v1.Task.LabelsEntry
+	nil,                                // 142: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 143: cantina.v1.Job.LabelsEntry
+	nil,                                // 144: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 145: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 146: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 147: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 148: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 149: cantina.v1.Cell.CapacityEntry
+	nil,                                // 150: cantina.v1.Cell.FreeEntry
+	nil,                                // 151: cantina.v1.Cell.LabelsEntry
+	nil,                                // 152: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 153: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 154: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 155: cantina.v1.Workload
+	(*Mapping)(nil),                    // 156: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 157: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 158: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 159: google.protobuf.Struct
+	(*LogGap)(nil),                     // 160: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 161: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 162: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 163: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 164: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	150, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	153, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -11162,19 +11353,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	151, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	154, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	136, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
-	152, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	137, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	139, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	155, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	140, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 14: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 15: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 16: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 17: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	153, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	151, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	151, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	151, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	156, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	154, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	154, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	154, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 22: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 23: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 24: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -11183,15 +11374,15 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 27: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 28: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 29: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	154, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	151, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	151, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	151, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	157, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	154, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	154, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	154, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 34: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	138, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
-	152, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	139, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	155, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	141, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	155, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	142, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	158, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 39: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 40: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 41: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -11207,19 +11398,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 51: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 52: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	47,  // 53: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	151, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	151, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	154, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	154, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	45,  // 56: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	140, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
-	152, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	141, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	142, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	143, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	144, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	151, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	151, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	156, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	151, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	143, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	155, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	144, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	145, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	146, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	147, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	154, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	154, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	159, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	154, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 67: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	44,  // 68: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 69: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -11227,224 +11418,228 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	3,   // 71: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
 	48,  // 72: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
 	4,   // 73: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	3,   // 74: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	48,  // 75: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 76: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 77: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 78: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	44,  // 79: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 80: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 81: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	155, // 82: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	155, // 83: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	151, // 84: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	151, // 85: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	151, // 86: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	67,  // 87: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	151, // 88: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	151, // 89: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	68,  // 90: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	69,  // 91: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	66,  // 92: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	145, // 93: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
-	151, // 94: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	151, // 95: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	151, // 96: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	151, // 97: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	151, // 98: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 99: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	65,  // 100: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 101: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	65,  // 102: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	151, // 103: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	74,  // 104: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 105: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 106: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	151, // 107: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 108: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 109: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	151, // 110: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	151, // 111: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 112: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	65,  // 113: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 114: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	151, // 115: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	65,  // 116: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 117: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	151, // 118: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	155, // 119: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	146, // 120: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	147, // 121: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	148, // 122: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	88,  // 123: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	151, // 124: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	151, // 125: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	151, // 126: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 127: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	87,  // 128: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 129: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	87,  // 130: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	155, // 131: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 132: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 133: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 134: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	87,  // 135: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 136: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 137: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 138: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	105, // 139: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	151, // 140: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	155, // 141: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	107, // 142: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	149, // 143: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	108, // 144: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	106, // 145: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	151, // 146: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	155, // 147: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	151, // 148: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 149: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 150: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	113, // 151: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 152: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 153: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	118, // 154: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	155, // 155: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	118, // 156: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	118, // 157: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	123, // 158: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	126, // 159: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	129, // 160: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	151, // 161: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	155, // 162: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	126, // 163: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	127, // 164: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	151, // 165: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 166: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 167: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 168: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	44,  // 169: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	48,  // 170: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	87,  // 171: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	65,  // 172: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	151, // 173: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	151, // 174: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	151, // 175: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	157, // 176: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	128, // 177: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 178: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	129, // 179: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	158, // 180: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	128, // 181: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	129, // 182: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	158, // 183: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	135, // 184: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	159, // 185: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	118, // 186: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	160, // 187: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	46,  // 188: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 189: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 190: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 191: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 192: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 193: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 194: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 195: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 196: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 197: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 198: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 199: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 200: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 201: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 202: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 203: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 204: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 205: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 206: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 207: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	57,  // 208: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	59,  // 209: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	61,  // 210: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	63,  // 211: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	70,  // 212: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	72,  // 213: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	75,  // 214: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	77,  // 215: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	79,  // 216: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	81,  // 217: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	83,  // 218: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	85,  // 219: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	89,  // 220: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	91,  // 221: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	101, // 222: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	97,  // 223: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	99,  // 224: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	93,  // 225: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	95,  // 226: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	103, // 227: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	109, // 228: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	111, // 229: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	114, // 230: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	116, // 231: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	121, // 232: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	119, // 233: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	124, // 234: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	130, // 235: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	132, // 236: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	134, // 237: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	7,   // 238: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 239: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 240: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 241: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 242: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 243: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 244: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 245: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 246: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 247: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 248: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 249: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 250: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 251: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 252: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 253: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 254: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 255: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 256: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	58,  // 257: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	60,  // 258: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	62,  // 259: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	64,  // 260: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	71,  // 261: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	73,  // 262: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	76,  // 263: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	78,  // 264: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	80,  // 265: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	82,  // 266: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	84,  // 267: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	86,  // 268: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	90,  // 269: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	92,  // 270: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	102, // 271: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	98,  // 272: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	100, // 273: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	94,  // 274: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	96,  // 275: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	104, // 276: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	110, // 277: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	112, // 278: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	115, // 279: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	117, // 280: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	122, // 281: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	120, // 282: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	125, // 283: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	131, // 284: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	133, // 285: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	161, // 286: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	238, // [238:287] is the sub-list for method output_type
-	189, // [189:238] is the sub-list for method input_type
-	189, // [189:189] is the sub-list for extension type_name
-	189, // [189:189] is the sub-list for extension extendee
-	0,   // [0:189] is the sub-list for field type_name
+	57,  // 74: cantina.v1.ListGroupsResponse.groups:type_name -> cantina.v1.Group
+	47,  // 75: cantina.v1.Group.counts:type_name -> cantina.v1.Counts
+	3,   // 76: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	48,  // 77: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 78: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 79: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 80: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	44,  // 81: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 82: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 83: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	158, // 84: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	158, // 85: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	154, // 86: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	154, // 87: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	154, // 88: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	70,  // 89: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	154, // 90: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	154, // 91: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	71,  // 92: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	72,  // 93: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	69,  // 94: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	148, // 95: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	154, // 96: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	154, // 97: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	154, // 98: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	154, // 99: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	154, // 100: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 101: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	68,  // 102: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 103: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	68,  // 104: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	154, // 105: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	77,  // 106: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 107: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	68,  // 108: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	154, // 109: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 110: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	68,  // 111: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	154, // 112: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	154, // 113: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 114: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	68,  // 115: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 116: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	154, // 117: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	68,  // 118: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 119: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	154, // 120: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	158, // 121: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	149, // 122: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	150, // 123: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	151, // 124: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	91,  // 125: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	154, // 126: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	154, // 127: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	154, // 128: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 129: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	90,  // 130: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 131: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	90,  // 132: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	158, // 133: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 134: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	90,  // 135: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 136: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	90,  // 137: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 138: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 139: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 140: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	108, // 141: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	154, // 142: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	158, // 143: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	110, // 144: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	152, // 145: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	111, // 146: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	109, // 147: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	154, // 148: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	158, // 149: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	154, // 150: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 151: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 152: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	116, // 153: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 154: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 155: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	121, // 156: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	158, // 157: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	121, // 158: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	121, // 159: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	126, // 160: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	129, // 161: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	132, // 162: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	154, // 163: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	158, // 164: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	129, // 165: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	130, // 166: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	154, // 167: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 168: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 169: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 170: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	44,  // 171: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	48,  // 172: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	90,  // 173: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	68,  // 174: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	154, // 175: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	154, // 176: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	154, // 177: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	160, // 178: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	131, // 179: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 180: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	132, // 181: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	161, // 182: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	131, // 183: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	132, // 184: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	161, // 185: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	138, // 186: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	162, // 187: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	121, // 188: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	163, // 189: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	46,  // 190: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 191: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 192: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 193: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 194: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 195: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 196: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 197: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 198: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 199: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 200: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 201: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 202: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 203: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 204: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 205: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 206: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 207: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 208: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 209: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
+	58,  // 210: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	60,  // 211: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	62,  // 212: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	64,  // 213: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	66,  // 214: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	73,  // 215: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	75,  // 216: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	78,  // 217: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	80,  // 218: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	82,  // 219: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	84,  // 220: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	86,  // 221: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	88,  // 222: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	92,  // 223: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	94,  // 224: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	104, // 225: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	100, // 226: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	102, // 227: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	96,  // 228: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	98,  // 229: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	106, // 230: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	112, // 231: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	114, // 232: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	117, // 233: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	119, // 234: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	124, // 235: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	122, // 236: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	127, // 237: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	133, // 238: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	135, // 239: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	137, // 240: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	7,   // 241: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 242: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 243: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 244: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 245: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 246: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 247: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 248: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 249: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 250: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 251: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 252: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 253: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 254: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 255: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 256: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 257: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 258: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 259: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
+	59,  // 260: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	61,  // 261: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	63,  // 262: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	65,  // 263: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	67,  // 264: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	74,  // 265: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	76,  // 266: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	79,  // 267: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	81,  // 268: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	83,  // 269: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	85,  // 270: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	87,  // 271: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	89,  // 272: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	93,  // 273: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	95,  // 274: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	105, // 275: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	101, // 276: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	103, // 277: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	97,  // 278: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	99,  // 279: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	107, // 280: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	113, // 281: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	115, // 282: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	118, // 283: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	120, // 284: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	125, // 285: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	123, // 286: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	128, // 287: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	134, // 288: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	136, // 289: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	164, // 290: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	241, // [241:291] is the sub-list for method output_type
+	191, // [191:241] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11456,8 +11651,8 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[128].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[134].OneofWrappers = []any{
+	file_cantina_v1_api_proto_msgTypes[131].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[137].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Input)(nil),
 	}
@@ -11467,7 +11662,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   150,
+			NumMessages:   153,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

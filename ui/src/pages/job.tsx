@@ -4,13 +4,11 @@ import { all, get } from '../api'
 import { natural, number, plural, span } from '../format'
 import { CellName } from '../lists'
 import { useData } from '../live'
-import { Bar, Failure, Facts, Filter, Json, kindsOfNode, Legend, matches, Panel, State, Table, type NodeKind } from '../parts'
+import { Bar, Failure, Facts, Filter, Json, Legend, matches, Panel, State, Table, type NodeKind } from '../parts'
 import { href, setParam, useRoute } from '../route'
 import { Ago, Took, When } from '../time'
 import type { Counts, Event, Job, JobNode } from '../types'
 import { Head, History, LastLines, useExplain, Why } from './about'
-
-const most = 5000 // nodes that one page reads: larger jobs are shown by their counts and by the filter
 
 // A job is named within its domain, like a service.
 interface JobKey { domain: string; name: string }
@@ -21,12 +19,7 @@ const full = (k: JobKey) => `${k.domain}/${k.name}`
 export function JobPage({ of: k, state, below }: { of: JobKey; state: string; below: string }) {
   const path = jobPath(k), name = full(k)
   const mine = (e: Event) => e.subject === name || e.subject.startsWith(name + '/')
-  const { data, error, refresh } = useData(path, ['job', 'node'], async (s) => {
-    const [one, nodes] = await Promise.all([
-      get<{ job: Job }>(path, {}, s), all<JobNode>(`${path}/nodes`, 'nodes', { fields: 'node,state,path' }, most, s),
-    ])
-    return { job: one.job, nodes: nodes.items, more: nodes.more }
-  }, mine)
+  const { data, error, refresh } = useData(path, ['job', 'node'], (s) => get<{ job: Job }>(path, {}, s), mine)
   const x = data?.job
   const progress = useProgress(x?.counts)
   if (error) return <Failure of={error} />
@@ -52,7 +45,7 @@ export function JobPage({ of: k, state, below }: { of: JobKey; state: string; be
           </div>
         </Panel>
       )}
-      {x && data && !data.more && <Levels job={x} nodes={data.nodes} below={below} state={state} />}
+      {x && <Levels job={k} below={below} state={state} />}
       {x && <Nodes job={k} state={state} below={below} />}
       {x?.definition && <Json title="Definition" value={x.definition} />}
     </>
@@ -97,48 +90,28 @@ function JobActions({ of: x, path, after }: { of: Job; path: string; after: () =
   )
 }
 
-interface Group { node: string; level: number; counts: Partial<Record<NodeKind, number>>; total: number; bad: number }
+interface Groups { groups: { node: string; level: string; counts: Counts }[]; more: number }
 
-// groups counts the states below each node of the upper levels.
-export function groups(nodes: JobNode[], levels: number): Group[][] {
-  const by = Array.from({ length: levels }, () => new Map<string, Group>())
-  for (const n of nodes) {
-    const kind = kindsOfNode.includes(n.state as NodeKind) ? (n.state as NodeKind) : 'ready'
-    n.path.slice(1, -1).forEach((node, level) => {
-      let g = by[level]?.get(node)
-      if (!g) by[level]?.set(node, (g = { node, level, counts: {}, total: 0, bad: 0 }))
-      if (!g) return
-      g.counts[kind] = (g.counts[kind] ?? 0) + 1
-      g.total++
-      if (kind === 'failed' || kind === 'stranded') g.bad++
-    })
-  }
-  return by.map((m) => [...m.values()].sort((a, b) => b.bad - a.bad || natural(a.node, b.node)))
-}
-
-// Levels has one bar for each node above the level at which batch tasks run; failed ones first.
-function Levels({ job, nodes, below, state }: { job: Job; nodes: JobNode[]; below: string; state: string }) {
-  const names = job.definition?.levels ?? []
-  const depth = Math.max(0, ...nodes.slice(0, 100).map((n) => n.path.length - 2))
-  if (depth === 0) return null
+// Levels has one bar for each node of the level below a node; failed ones first. The server counts them, so that the
+// size of the job does not matter.
+function Levels({ job, below, state }: { job: JobKey; below: string; state: string }) {
+  const path = `${jobPath(job)}/groups`
+  const { data } = useData(`${path} ${below}`, ['node'], (s) => get<Groups>(path, { below }, s), (e) => e.node?.job === job.name && e.domain === job.domain)
+  if (!data || data.groups.length === 0) return null
   return (
-    <>
-      {groups(nodes, depth).map((list, level) => list.length > 0 && (
-        <Panel key={level} title={`Level ${names[level] ?? level + 1}`} id={`level-${level}`} count={list.length}
-          extra={below && <a class="button" href={jobHref(job, { state })}>Show all nodes</a>}>
-          <ul class="groups">
-            {list.slice(0, 200).map((g) => (
-              <li key={g.node} class={g.node === below ? 'chosen' : ''}>
-                <a class="name" href={jobHref(job, { state, below: g.node })} aria-current={g.node === below ? 'true' : undefined}>{g.node}</a>
-                <Bar thin counts={g.counts} label={`Batch tasks below ${g.node}`} to={(k) => jobHref(job, { state: k, below: g.node })} />
-                <span class="num">{g.bad > 0 && <b class="bad-text">{g.bad} failed </b>}<span class="dim">{g.counts.done ?? 0}/{g.total}</span></span>
-              </li>
-            ))}
-          </ul>
-          {list.length > 200 && <p class="empty">and {number(list.length - 200)} more nodes without failures</p>}
-        </Panel>
-      ))}
-    </>
+    <Panel title={`Level ${data.groups[0]!.level}${below && ` below ${below}`}`} id="level" count={data.groups.length + data.more}
+      extra={below && <a class="button" href={jobHref(job, { state })}>Show all nodes</a>}>
+      <ul class="groups">
+        {data.groups.slice(0, 200).map((g) => (
+          <li key={g.node}>
+            <a class="name" href={jobHref(job, { state, below: g.node })}>{g.node}</a>
+            <Bar thin counts={g.counts} label={`Batch tasks below ${g.node}`} to={(k) => jobHref(job, { state: k, below: g.node })} />
+            <span class="num">{g.counts.failed > 0 && <b class="bad-text">{number(g.counts.failed)} failed </b>}<span class="dim">{number(g.counts.done)}/{number(g.counts.total)}</span></span>
+          </li>
+        ))}
+      </ul>
+      {data.groups.length + data.more > 200 && <p class="empty">and {number(data.groups.length + data.more - 200)} more nodes, with fewer failures</p>}
+    </Panel>
   )
 }
 

@@ -87,6 +87,9 @@ const (
 	// CantinaServiceListNodesProcedure is the fully-qualified name of the CantinaService's ListNodes
 	// RPC.
 	CantinaServiceListNodesProcedure = "/cantina.v1.CantinaService/ListNodes"
+	// CantinaServiceListGroupsProcedure is the fully-qualified name of the CantinaService's ListGroups
+	// RPC.
+	CantinaServiceListGroupsProcedure = "/cantina.v1.CantinaService/ListGroups"
 	// CantinaServiceListResultsProcedure is the fully-qualified name of the CantinaService's
 	// ListResults RPC.
 	CantinaServiceListResultsProcedure = "/cantina.v1.CantinaService/ListResults"
@@ -195,6 +198,8 @@ type CantinaServiceClient interface {
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
+	// ListGroups counts the batch tasks of a job below each node of one level: nodes with failures first.
+	ListGroups(context.Context, *connect.Request[cantinav1.ListGroupsRequest]) (*connect.Response[cantinav1.ListGroupsResponse], error)
 	ListResults(context.Context, *connect.Request[cantinav1.ListResultsRequest]) (*connect.Response[cantinav1.ListResultsResponse], error)
 	RemoveJob(context.Context, *connect.Request[cantinav1.RemoveJobRequest]) (*connect.Response[cantinav1.RemoveJobResponse], error)
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
@@ -349,6 +354,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+CantinaServiceListNodesProcedure,
 			connect.WithSchema(cantinaServiceMethods.ByName("ListNodes")),
+			connect.WithClientOptions(opts...),
+		),
+		listGroups: connect.NewClient[cantinav1.ListGroupsRequest, cantinav1.ListGroupsResponse](
+			httpClient,
+			baseURL+CantinaServiceListGroupsProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ListGroups")),
 			connect.WithClientOptions(opts...),
 		),
 		listResults: connect.NewClient[cantinav1.ListResultsRequest, cantinav1.ListResultsResponse](
@@ -560,6 +571,7 @@ type cantinaServiceClient struct {
 	listJobs           *connect.Client[cantinav1.ListJobsRequest, cantinav1.ListJobsResponse]
 	getJob             *connect.Client[cantinav1.GetJobRequest, cantinav1.GetJobResponse]
 	listNodes          *connect.Client[cantinav1.ListNodesRequest, cantinav1.ListNodesResponse]
+	listGroups         *connect.Client[cantinav1.ListGroupsRequest, cantinav1.ListGroupsResponse]
 	listResults        *connect.Client[cantinav1.ListResultsRequest, cantinav1.ListResultsResponse]
 	removeJob          *connect.Client[cantinav1.RemoveJobRequest, cantinav1.RemoveJobResponse]
 	pauseJob           *connect.Client[cantinav1.PauseJobRequest, cantinav1.PauseJobResponse]
@@ -681,6 +693,11 @@ func (c *cantinaServiceClient) GetJob(ctx context.Context, req *connect.Request[
 // ListNodes calls cantina.v1.CantinaService.ListNodes.
 func (c *cantinaServiceClient) ListNodes(ctx context.Context, req *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error) {
 	return c.listNodes.CallUnary(ctx, req)
+}
+
+// ListGroups calls cantina.v1.CantinaService.ListGroups.
+func (c *cantinaServiceClient) ListGroups(ctx context.Context, req *connect.Request[cantinav1.ListGroupsRequest]) (*connect.Response[cantinav1.ListGroupsResponse], error) {
+	return c.listGroups.CallUnary(ctx, req)
 }
 
 // ListResults calls cantina.v1.CantinaService.ListResults.
@@ -858,6 +875,8 @@ type CantinaServiceHandler interface {
 	ListJobs(context.Context, *connect.Request[cantinav1.ListJobsRequest]) (*connect.Response[cantinav1.ListJobsResponse], error)
 	GetJob(context.Context, *connect.Request[cantinav1.GetJobRequest]) (*connect.Response[cantinav1.GetJobResponse], error)
 	ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error)
+	// ListGroups counts the batch tasks of a job below each node of one level: nodes with failures first.
+	ListGroups(context.Context, *connect.Request[cantinav1.ListGroupsRequest]) (*connect.Response[cantinav1.ListGroupsResponse], error)
 	ListResults(context.Context, *connect.Request[cantinav1.ListResultsRequest]) (*connect.Response[cantinav1.ListResultsResponse], error)
 	RemoveJob(context.Context, *connect.Request[cantinav1.RemoveJobRequest]) (*connect.Response[cantinav1.RemoveJobResponse], error)
 	PauseJob(context.Context, *connect.Request[cantinav1.PauseJobRequest]) (*connect.Response[cantinav1.PauseJobResponse], error)
@@ -1008,6 +1027,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		CantinaServiceListNodesProcedure,
 		svc.ListNodes,
 		connect.WithSchema(cantinaServiceMethods.ByName("ListNodes")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceListGroupsHandler := connect.NewUnaryHandler(
+		CantinaServiceListGroupsProcedure,
+		svc.ListGroups,
+		connect.WithSchema(cantinaServiceMethods.ByName("ListGroups")),
 		connect.WithHandlerOptions(opts...),
 	)
 	cantinaServiceListResultsHandler := connect.NewUnaryHandler(
@@ -1234,6 +1259,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceGetJobHandler.ServeHTTP(w, r)
 		case CantinaServiceListNodesProcedure:
 			cantinaServiceListNodesHandler.ServeHTTP(w, r)
+		case CantinaServiceListGroupsProcedure:
+			cantinaServiceListGroupsHandler.ServeHTTP(w, r)
 		case CantinaServiceListResultsProcedure:
 			cantinaServiceListResultsHandler.ServeHTTP(w, r)
 		case CantinaServiceRemoveJobProcedure:
@@ -1375,6 +1402,10 @@ func (UnimplementedCantinaServiceHandler) GetJob(context.Context, *connect.Reque
 
 func (UnimplementedCantinaServiceHandler) ListNodes(context.Context, *connect.Request[cantinav1.ListNodesRequest]) (*connect.Response[cantinav1.ListNodesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ListNodes is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ListGroups(context.Context, *connect.Request[cantinav1.ListGroupsRequest]) (*connect.Response[cantinav1.ListGroupsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ListGroups is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) ListResults(context.Context, *connect.Request[cantinav1.ListResultsRequest]) (*connect.Response[cantinav1.ListResultsResponse], error) {
