@@ -174,7 +174,7 @@ func TestTwoHundredServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, program: program(t), env: append(os.Environ(), "XDG_DATA_HOME="+t.TempDir(), "CANTINA_ADDR=")}
-	link, _, _ := c.start("ui", "--servers", file, "--listen", "127.0.0.1:0", "-q", "--server-timeout", "20s")
+	link, _, _ := c.start("ui", "--servers", file, "--listen", "127.0.0.1:0", "-q", "--server-timeout", "10s")
 	x := openTab(t)
 	x.open0(link)
 	// Before the deadline: the hanging ones have no row yet.

@@ -36,6 +36,7 @@ func TestPages(t *testing.T) {
 		{"service-crashed", "#/service/shop/flaky", []string{"exit status 3", "cannot open /etc/flaky.conf"}},
 		{"jobs", "#/jobs", []string{"measure", "190/200"}},
 		{"job", "#/job/shop/measure", []string{"Retry failed…", "Level rack", "rack10", "19/20", "95 %"}},
+		{"job-after", "#/job/shop/report", []string{"stranded", "ranked priority", "round robin", "after", "measure"}},
 		{"job-failed", "#/job/shop/measure?state=failed", []string{"Failed nodes", "rack7/d7", "exit status 1"}},
 		{"job-below", "#/job/shop/measure?below=rack2", []string{"All nodes below rack2", "rack2/d20"}},
 		{"node", "#/node/shop/measure/rack3%2Fd7", []string{"bad sector on rack3/d7", "exit status 1", "Retry…"}},

@@ -36,7 +36,7 @@ export interface Job {
   ended: string | null; revision: string; definition: JobDefinition | null
 }
 export interface JobDefinition {
-  levels: string[]; level: string; nodes_of: string; depends_on: string[]; retries: number; workload: unknown
+  levels: string[]; level: string; nodes_of: string; depends_on: string[]; after: string[]; policy: string; cell_order: string; retries: number; workload: unknown
   resources: Record<string, { take: Record<string, number>; limit: Record<string, number> }>
 }
 export interface JobNode {

@@ -34,7 +34,8 @@ export function JobPage({ of: k, state, below }: { of: JobKey; state: string; be
         ...progress,
         ['priority', x.priority], ['retries', x.definition?.retries ?? 0],
         ['age', <Took from={x.created} to={x.ended} />],
-        ...(x.definition?.depends_on.length ? [['depends on', x.definition.depends_on.map((d) => <a key={d} href={jobHref({ domain: k.domain, name: d })}>{d} </a>)] as [string, preact.ComponentChildren]] : []),
+        ...fact('policy', x.definition?.policy), ...fact('order of cells', x.definition?.cell_order),
+        ...jobs(k.domain, 'depends on', x.definition?.depends_on), ...jobs(k.domain, 'after', x.definition?.after),
       ]} />}
       {x && [...x.errors, x.nodes_error, x.reason].filter(Boolean).map((t) => <p key={t} class="notice warn">{t}</p>)}
       {x?.counts && (
@@ -51,6 +52,11 @@ export function JobPage({ of: k, state, below }: { of: JobKey; state: string; be
     </>
   )
 }
+
+type Fact = [string, preact.ComponentChildren]
+const fact = (name: string, text: string | undefined): Fact[] => (text ? [[name, text.replaceAll('_', ' ')]] : [])
+const jobs = (domain: string, name: string, list: string[] | undefined): Fact[] =>
+  list?.length ? [[name, list.map((d) => <a key={d} href={jobHref({ domain, name: d })}>{d} </a>)]] : []
 
 const share = (c: Counts | null) => (c && c.total ? `${Math.floor((c.done / c.total) * 100)} %` : '–')
 
