@@ -92,7 +92,8 @@ func Check(name, value string) error {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(",()=!", r)
 	}
 	if value == "" || len(value) > 256 || !utf8.ValidString(value) || strings.ContainsFunc(value, bad) {
-		return fmt.Errorf("%w: %s: a value has 1 to 256 bytes, without spaces and without any of , ( ) = !", ErrLabel, name)
+		return fmt.Errorf("%w: %s: a value has 1 to 256 bytes, without spaces, commas, parentheses, '=' and '!' in it",
+			ErrLabel, name)
 	}
 	return nil
 }
