@@ -30,7 +30,7 @@ REALPKGS    = $(filter $(REAL),$(shell $(GO) list ./...))
 
 # Of the tests of whole clusters, what runs a second time with workloads of a user without privileges;
 # those of the executor all do, and the scripts do it by themselves.
-AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Follow|Schedule|Rolling|Adopted|KilledCell|Scaling
+AS_USER    := Verdicts|Output|Grandchildren|Trap|DrainMoves|DrainWaits|DrainOf|Finished|Adopted|KilledCell
 
 # Debian packages that the tests and the checks need.
 TESTED     := iproute2 procps git fuse3 chromium
@@ -39,7 +39,7 @@ CHECKED    := protobuf-compiler libprotobuf-dev git
 # Tests that count what is allocated: they run without the race detector.
 HEAP       := MemoryIsFreed|TooManyValues
 # What no user changes, and takes long.
-NO_USER    := ThreadsComeAndGo
+NO_USER    := ThreadsComeAndGo|ChecksLeaveNothing|BigOutput
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
 .PHONY: ui ui-check all build demo demo-ui test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing

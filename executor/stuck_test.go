@@ -71,6 +71,10 @@ func TestStuckContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := await(t, e, "x", runningState)
+	awaitThat(t, "the shell runs sleep", func() bool {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.Pid))
+		return err == nil && string(name) == "sleep\n"
+	})
 	thaw := hang(t, c.Pid)
 	if err := e.Delete("x"); err != nil {
 		t.Fatal(err)
