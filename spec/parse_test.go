@@ -530,7 +530,7 @@ func TestGarbageEndsSoon(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			if took := time.Since(start); took > 20*time.Second {
+			if took := time.Since(start); took > time.Minute { // with the race detector, beside other tests
 				t.Errorf("took %v", took)
 			}
 			if n := len(err.Error()); n > 64<<10 {
