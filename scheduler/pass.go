@@ -194,9 +194,7 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 			Conditions: conditions[p.spec],
 			OpenFiles:  p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
 			Ports: p.spec.Workload.FixedPorts(),
-		}})
-		wants[len(wants)-1].Hosts = p.Hosts
-		wants[len(wants)-1].Order, wants[len(wants)-1].Weights = p.order, p.weights
+		}, Hosts: p.Hosts, Order: p.order, Weights: p.weights})
 		asked = append(asked, p)
 	}
 	all := len(asked) == len(picks)
