@@ -52,7 +52,7 @@ func (c *checker) full(w *world) {
 func (c *checker) liveness(w *world) {
 	r := w.leading()
 	if r == nil {
-		w.fail("I14", "nobody leads %v after the faults", w.cfg.Calm)
+		w.fail("I14", "no leader %v after the faults", w.cfg.Calm)
 		return
 	}
 	w.plans.liveness(r)

@@ -89,7 +89,7 @@ func (w *world) quiesce() {
 		if r := w.leading(); r != nil {
 			w.check.quiet(w, r.board)
 		} else {
-			w.fail("I14", "nobody leads %v after the faults", k)
+			w.fail("I14", "no leader %v after the faults", k)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func decode(x disk.Row) (any, error) {
 func (w *world) open(key string, value []byte) *saved {
 	row, err := decode(disk.Row{Key: key, Value: value})
 	if err != nil {
-		w.fail("I8", "a row is written that nobody can read: %v", err)
+		w.fail("I8", "an unreadable row is written: %v", err)
 	}
 	return &saved{value: value, row: row, at: w.now}
 }

@@ -81,7 +81,7 @@ func readRooms(t *testing.T, dir string) *rooms {
 		files, g.files = append(files, f), append(g.files, e.Name())
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	c := types.Config{Importer: nothing{}, Error: func(error) {}} // of what is imported
+	c := types.Config{Importer: nothing{}, Error: func(error) {}} // errors of imports
 	pkg, _ := c.Check(dir, fset, files, info)
 	for id, o := range info.Uses {
 		if o.Pkg() != pkg || !declared(o) {

@@ -375,7 +375,7 @@ func TestAnErrorKeepsItsCode(t *testing.T) {
 	}
 }
 
-// TestWorkOfAServiceSharesItsWorkload: the same workload of several calls is read once; what is kept is bounded.
+// TestWorkOfAServiceSharesItsWorkload: the same workload of several calls is read once, in bounded memory.
 func TestWorkOfAServiceSharesItsWorkload(t *testing.T) {
 	h := newCellServer()
 	read := func(arg string) *action.Workload {
