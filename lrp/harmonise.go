@@ -7,7 +7,7 @@ type columns struct {
 	none, unclaimed, claimedSelf, claimedOther, runningSelf, runningOther, crashed Action
 }
 
-func (c columns) at(r relation) Action {
+func (c *columns) at(r relation) Action {
 	switch r {
 	case relNone:
 		return c.none
@@ -32,22 +32,22 @@ type lrpTable struct {
 	noContainer, reserved, starting, up, crashed, shutdown columns
 }
 
-func (t lrpTable) at(c Container) columns {
+func (t *lrpTable) at(c Container) *columns {
 	switch c {
 	case NoContainer:
-		return t.noContainer
+		return &t.noContainer
 	case Reserved:
-		return t.reserved
+		return &t.reserved
 	case Starting:
-		return t.starting
+		return &t.starting
 	case Up:
-		return t.up
+		return &t.up
 	case CompletedCrashed:
-		return t.crashed
+		return &t.crashed
 	case CompletedShutdown:
-		return t.shutdown
+		return &t.shutdown
 	}
-	return columns{}
+	return &columns{}
 }
 
 // table is the notes' table "Harmonizing ActualLRPs with Container State: Rep",
@@ -126,6 +126,9 @@ func table() lrpTable {
 	}
 }
 
+// actions is the table, built once.
+var actions = table()
+
 // Harmonise returns a cell's action on one instance so that its container and the rows agree.
 // Beyond the table: a quarantined row leaves the container alone; a retiring instance is stopped,
 // except if an older store does not contain it; a running instance is reported again if the row
@@ -156,7 +159,7 @@ func Harmonise(v View) Action {
 		return Action{Grade: Conceivable,
 			Why: "started before this store was created or restored: report to the leader once it runs"}
 	}
-	a := table().at(v.Container).at(relate(v.Rows, v.Self))
+	a := actions.at(v.Container).at(relate(v.Rows, v.Self))
 	if v.Older && v.Container == Up && v.Rows.Empty() {
 		a.Refused = Leave // its removal was not decided
 	}

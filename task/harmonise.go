@@ -142,7 +142,7 @@ type columns struct {
 	none, pending, runningSelf, runningOther, completedSelf, completedOther, resolvingSelf, resolvingOther Action
 }
 
-func (c columns) at(row *Task, self bool) Action {
+func (c *columns) at(row *Task, self bool) Action {
 	pick := func(mine, other Action) Action {
 		if self {
 			return mine
@@ -168,20 +168,20 @@ func (c columns) at(row *Task, self bool) Action {
 // taskTable has one block for each state of the container; see columns.
 type taskTable struct{ noContainer, reserved, live, done, unstarted columns }
 
-func (t taskTable) at(c Container) columns {
+func (t *taskTable) at(c Container) *columns {
 	switch c {
 	case NoContainer:
-		return t.noContainer
+		return &t.noContainer
 	case Reserved:
-		return t.reserved
+		return &t.reserved
 	case Live:
-		return t.live
+		return &t.live
 	case Done:
-		return t.done
+		return &t.done
 	case Unstarted:
-		return t.unstarted
+		return &t.unstarted
 	}
-	return columns{}
+	return &columns{}
 }
 
 // table is Diego's table "Harmonizing Tasks with Container State: Rep", row by row. The rows "No
@@ -250,6 +250,9 @@ func table() taskTable {
 	}
 }
 
+// actions is the table, built once.
+var actions = table()
+
 // Harmonise returns a cell's action on one task so that container and row agree. Beyond the table:
 //
 //   - A quarantined row leaves the container alone.
@@ -303,7 +306,7 @@ func Harmonise(v View) Action {
 	case here && row.Unresolved() && row.MayStillRun && v.Container == Live:
 		return Action{Grade: Conceivable, Why: "given up as lost, but it is still running"}
 	}
-	return table().at(v.Container).at(row, here)
+	return actions.at(v.Container).at(row, here)
 }
 
 // ended reports whether the container is COMPLETED.
@@ -315,9 +318,9 @@ func (v View) ofPredecessor(row *Task) Action {
 	case Live:
 		return Action{Call: CallAdopt, Grade: Conceivable, Why: "taken over from an earlier process of this cell"}
 	case Done, Unstarted:
-		return table().done.runningSelf
+		return actions.done.runningSelf
 	case Reserved:
-		return table().reserved.runningOther
+		return actions.reserved.runningOther
 	default:
 		return Action{Grade: Conceivable, Why: "only the leader decides whether the earlier process of this cell is dead"}
 	}
