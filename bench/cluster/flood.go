@@ -52,8 +52,20 @@ func flood(ctx context.Context, program string, f aFlood) (err error) {
 	if err != nil {
 		return err
 	}
+	begin := time.Now()
+	var running time.Duration
 	err = f.measure(ctx, r, fmt.Sprintf("apply, beside %d busy loops", f.busy), r.applies(f.file("v1")),
-		settled(f.instances()))
+		func(ctx context.Context, r *rig) (bool, error) {
+			a, err := api.Call(ctx, r.client, calls.GetStatus, &pb.GetStatusRequest{})
+			if err != nil {
+				return false, err
+			}
+			if running == 0 && int(a.Status.Counts["running"]) == f.instances() {
+				running = time.Since(begin)
+			}
+			return settled(f.instances())(ctx, r)
+		})
+	fmt.Printf("    all RUNNING %29.1f s\n", running.Seconds())
 	end()
 	if err != nil {
 		return err
@@ -74,7 +86,7 @@ func (r *rig) applies(text string) func(context.Context) error {
 func (f *aFlood) measure(ctx context.Context, r *rig, name string, do func(context.Context) error,
 	over func(context.Context, *rig) (bool, error)) error {
 	begin := time.Now()
-	before, err := gauge.SpentBy(r.server.cmd.Process.Pid)
+	before, cellsBefore, err := r.spent()
 	if err != nil {
 		return err
 	}
@@ -83,13 +95,32 @@ func (f *aFlood) measure(ctx context.Context, r *rig, name string, do func(conte
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	took := time.Since(begin)
-	after, err := gauge.SpentBy(r.server.cmd.Process.Pid)
+	after, cellsAfter, err := r.spent()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  %-34s %6.1f s, server %5.1f s of processor time (%.2f of a core), %s\n", name, took.Seconds(),
-		(after - before).Seconds(), (after-before).Seconds()/took.Seconds(), r.memory())
+	fmt.Printf("  %-34s %6.1f s, server %5.1f s of processor time (%.2f of a core), cells %.1f s, %s\n", name,
+		took.Seconds(), (after - before).Seconds(), (after-before).Seconds()/took.Seconds(),
+		(cellsAfter - cellsBefore).Seconds(), r.memory())
 	return nil
+}
+
+// spent returns the processor time that the server and the cells have spent.
+func (r *rig) spent() (server, cells time.Duration, err error) {
+	if server, err = gauge.SpentBy(r.server.cmd.Process.Pid); err != nil {
+		return 0, 0, err
+	}
+	for _, c := range r.cells {
+		if c.cmd.ProcessState != nil {
+			continue // it was killed
+		}
+		spent, err := gauge.SpentBy(c.cmd.Process.Pid)
+		if err != nil {
+			return 0, 0, err
+		}
+		cells += spent
+	}
+	return server, cells, nil
 }
 
 // memory describes the resident memory of the server and of the cells.
