@@ -73,6 +73,9 @@ type cli struct {
 // connection is how an invocation reaches the servers; the client is made when a verb first calls one.
 type connection struct {
 	addr       []string
+	context    string // of --context
+	target     string // the context in use, with its addresses; empty = none
+	noted      bool   // it was printed
 	tls        guard.TLSFiles
 	tokenFile  string
 	clientMade *api.Client
@@ -242,6 +245,9 @@ func (c *cli) client() (*api.Client, error) {
 	if c.clientMade != nil {
 		return c.clientMade, nil
 	}
+	if err := c.useContext(); err != nil {
+		return nil, err
+	}
 	conf, err := c.tls.Client()
 	if err != nil {
 		return nil, failf(api.ExitUsage, "%v", err)
@@ -321,7 +327,13 @@ func (c *cli) limited() (context.Context, context.CancelFunc) {
 
 // confirm prompts before a destructive action. Without a terminal --yes is needed.
 func (c *cli) confirm(format string, args ...any) error {
+	if err := c.useContext(); err != nil {
+		return err
+	}
 	what := fmt.Sprintf(format, args...)
+	if c.target != "" {
+		what += " on " + c.target
+	}
 	if c.yes {
 		return nil
 	}

@@ -131,7 +131,23 @@ func addCompletions(c *cli, root *cobra.Command) {
 	if cmd, _, err := root.Find([]string{"cp"}); err == nil {
 		cmd.ValidArgsFunction = completeCopy(c)
 	}
+	for _, path := range []string{"context use", "context set", "context rm"} {
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			cmd.ValidArgsFunction = completeContexts(c)
+		}
+	}
 	completeFlags(c, root)
+}
+
+// completeContexts offers the names of contexts.
+func completeContexts(c *cli) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		f, err := c.readContexts()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return f.names(), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // completeCopy offers the names of running work with a colon; files here are the shell's own.
@@ -164,8 +180,11 @@ func completeFlags(c *cli, cmd *cobra.Command) {
 		case *choicesFlag:
 			complete = words(v.words)
 		}
-		if f.Name == "cell" {
+		switch f.Name {
+		case "cell":
 			complete = completeNames(c, "cell")
+		case "context":
+			complete = completeContexts(c)
 		}
 		if complete != nil {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // it exists, and this is the first

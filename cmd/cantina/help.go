@@ -64,10 +64,12 @@ const outputHelp = `OUTPUT
 const addressHelp = `ADDRESSES
   A client uses the first of these:
     1. --addr
-    2. CANTINA_ADDR (several addresses separated by commas; any may lead)
-    3. the socket of a running cantina dev or server, in
+    2. the context of --context
+    3. CANTINA_ADDR (several addresses separated by commas; any may lead)
+    4. the context of CANTINA_CONTEXT, or the current one (cantina context use)
+    5. the socket of a running cantina dev or server, in
        $XDG_RUNTIME_DIR/cantina or /run/cantina
-    4. 127.0.0.1:7480
+    6. 127.0.0.1:7480
 
   An address is host:port or unix:PATH. Mutual TLS needs --tls-cert, --tls-key
   and --tls-ca. A loopback port needs the token of the server's user, read from

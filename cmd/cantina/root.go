@@ -52,6 +52,7 @@ func rootCommand(c *cli) *cobra.Command {
 	root.SetFlagErrorFunc(wrongFlag)
 	f := root.PersistentFlags()
 	f.StringSliceVar(&c.addr, "addr", nil, "addresses of the servers: host:port or unix:PATH (CANTINA_ADDR)")
+	f.StringVar(&c.context, "context", "", "use the servers of this context (CANTINA_CONTEXT); see cantina context ls")
 	f.StringVar(&c.tls.Cert, "tls-cert", c.Getenv("CANTINA_TLS_CERT"),
 		"client certificate for mutual TLS (CANTINA_TLS_CERT)")
 	f.StringVar(&c.tls.Key, "tls-key", c.Getenv("CANTINA_TLS_KEY"),
@@ -77,6 +78,6 @@ func allVerbs(c *cli) []*cobra.Command {
 		rmVerb(c), restartVerb(c),
 		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c),
 		jobVerb(c), eventsVerb(c), leaderVerb(c),
-		storeVerb(c), doctorVerb(c), cronVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
+		storeVerb(c), doctorVerb(c), cronVerb(c), contextVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
 	}, processVerbs(c)...)
 }

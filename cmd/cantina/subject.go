@@ -33,8 +33,12 @@ func call[Q, A any](c *cli, method api.Method[Q, A], q *Q) (*A, error) {
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
-	if m, ok := any(q).(proto.Message); ok && c.timeout <= 0 &&
-		m.ProtoReflect().Descriptor().Fields().ByName("write") == nil {
+	m, ok := any(q).(proto.Message)
+	reads := ok && m.ProtoReflect().Descriptor().Fields().ByName("write") == nil
+	if !reads {
+		c.noteTarget()
+	}
+	if reads && c.timeout <= 0 {
 		ctx, cancel = context.WithTimeout(ctx, readTime)
 		defer cancel()
 	}
