@@ -35,6 +35,13 @@ type Refusal struct {
 	Full bool
 }
 
+// Rebalance plans moves of instances; see placement.Rebalance.
+func Rebalance(a *Auctioneer, items []placement.Item, limit, each int) placement.Balance {
+	a.lock()
+	defer a.unlock()
+	return placement.Rebalance(a.auction.Ledger, items, limit, each)
+}
+
 // Cells reaches the cell processes.
 type Cells interface {
 	// Perform gives work to a cell process and returns the refused items. An error is no response:
