@@ -93,8 +93,12 @@ func (q *queries) explainRows(e *plan.Explanation, x lrp.Index, version *lrp.Ver
 		e.Add("suspect", fmt.Sprintf(text, s.Cell), "", 0)
 	}
 	if c := x.Evacuating; c != nil && !c.Stopping() {
-		e.Add("evacuating", fmt.Sprintf("cell %s is draining; the instance stays in use until a replacement runs", c.Cell),
-			"", c.Expires.Sub(now))
+		reason, text := "evacuating", "cell %s is draining; the instance stays in use until a replacement runs"
+		if c.Moving {
+			reason = "moving"
+			text = "being moved from cell %s by a rebalance; the instance stays in use until a replacement runs"
+		}
+		e.Add(reason, fmt.Sprintf(text, c.Cell), "", c.Expires.Sub(now))
 	}
 	if o := x.Ordinary; o != nil {
 		explainOrdinary(e, o, version, now)

@@ -279,7 +279,7 @@ func (q *queries) ListDomains() []plan.Domain {
 type Counts struct {
 	Services                                    int
 	Unclaimed, Claimed, Running, Crashed        int // ordinary rows
-	Suspect, Evacuating                         int
+	Suspect, Evacuating, Moving                 int // evacuating ones include those that are moved
 	Desired                                     int // instances wanted
 	Pending, TasksRunning, Completed, Resolving int
 	Lost                                        int // unresolved lost tasks
@@ -319,6 +319,9 @@ func (c *Counts) addIndex(x lrp.Index, n int) {
 	}
 	if x.Evacuating != nil {
 		c.Evacuating += n
+		if x.Evacuating.Moving {
+			c.Moving += n
+		}
 	}
 	if x.Ordinary == nil {
 		return

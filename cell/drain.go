@@ -213,7 +213,10 @@ func (c *Cell) dropInstance(ct executor.Container) {
 // rowUntil is the expiry of an EVACUATING row: somewhat longer than the drain, and as long as its
 // work takes to stop.
 func (e *evacuating) rowUntil(ct executor.Container) time.Time {
-	until, _ := e.drainState()
+	until, drained := e.drainState()
+	if !drained {
+		return time.Time{} // it is moved
+	}
 	until = until.Add(rowSlack)
 	if end := ct.EndBy.Add(rowSlack); ct.Ending && end.After(until) {
 		return end

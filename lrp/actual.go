@@ -143,6 +143,10 @@ type Actual struct {
 	Replaces Identity
 	// Expires bounds an EVACUATING row: set and refreshed by Evacuate.
 	Expires time.Time
+	// Moving marks an EVACUATING row whose cell is not drained: the instance runs until another one serves
+	// elsewhere, or until Expires, when it is the ordinary one again. Set by Relocate, ended by Evacuate of
+	// a drain.
+	Moving bool
 	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
 	// Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool

@@ -160,10 +160,12 @@ func (b *Board) check(k Key, p *process, s *slot, now time.Time) Event {
 		return e
 	}
 	if e := x.Evacuating; e != nil {
-		if !now.Before(e.Expires) {
+		switch over := !now.Before(e.Expires); {
+		case over && !x.arriving():
 			return ExpireEvacuating{}
+		case !over:
+			b.plan(s, e.Expires)
 		}
-		b.plan(s, e.Expires)
 	}
 	if x.Ordinary == nil && wanted {
 		return Create{}

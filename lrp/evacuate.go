@@ -1,5 +1,7 @@
 package lrp
 
+import "time"
+
 // evacuate makes the writes of Diego's table for a RUNNING container of a draining cell, decided
 // on the newest rows.
 func (m *machine) evacuate(e Evacuate) error {
@@ -18,6 +20,13 @@ func (m *machine) evacuate(e Evacuate) error {
 		return ErrCannotBeEvacuated
 	}
 	old := m.x.Evacuating
+	moving := e.Until.IsZero()
+	if moving {
+		if !old.Is(e.By) || !old.Moving {
+			return ErrCannotBeEvacuated // it stays
+		}
+		e.Until = old.Expires
+	}
 	var service ServiceKey
 	since := m.env.Now
 	for _, a := range []*Actual{m.x.Ordinary, m.x.Suspect, old} {
@@ -30,7 +39,7 @@ func (m *machine) evacuate(e Evacuate) error {
 		}
 	}
 	m.x.Evacuating = &Actual{Key: m.x.Key, Service: service, Presence: Evacuating, State: Running, Identity: e.By,
-		Net: e.Net, Since: since, Expires: e.Until}
+		Net: e.Net, Since: since, Expires: e.Until, Moving: moving}
 	if s := m.x.Suspect; s != nil { // e.By itself, or the one that e.By has replaced
 		m.x.Suspect = nil
 		if !s.Is(e.By) {
@@ -41,6 +50,46 @@ func (m *machine) evacuate(e Evacuate) error {
 		m.unclaim()
 	}
 	return nil
+}
+
+// MoveAfter is how long an instance runs before it may be moved. It is longer than a call of a cell can be on its way:
+// a late call of an earlier instance of the index would end both copies.
+const MoveAfter = 30 * time.Second
+
+// MayMove reports whether the row's instance has run long enough to be moved.
+func (a *Actual) MayMove(now time.Time) bool { return now.Sub(a.Since) >= MoveAfter }
+
+// relocate gives a serving instance a second place: it is the EVACUATING copy of a row that is placed
+// again. One that may have no copy is not moved.
+func (m *machine) relocate(e Relocate) error {
+	o := m.x.Ordinary
+	if !o.Is(e.By) || !o.MayMove(m.env.Now) ||
+		!o.Serves() || !m.env.Wanted || m.x.Evacuating != nil || m.x.Suspect != nil || m.stopFirst() {
+		return ErrCannotBeMoved
+	}
+	m.x.Evacuating = &Actual{Key: m.x.Key, Service: o.Service, Presence: Evacuating, State: Running,
+		Identity: o.Identity, Net: o.Net, Since: o.Since, Expires: e.Until, Moving: true}
+	m.unclaim()
+	return nil
+}
+
+// arriving reports whether an instance is moved, and another cell starts it: the move goes on, however long the
+// start takes.
+func (x Index) arriving() bool {
+	o := x.Ordinary
+	return x.Evacuating != nil && x.Evacuating.Moving && o != nil && (o.State == Claimed || o.State == Running)
+}
+
+// stay ends a move whose time is over and which no cell has begun, or whose new instance has crashed too often to be
+// started at once: the copy is the ordinary instance again.
+func (m *machine) stay(e *Actual) {
+	o := m.x.Ordinary
+	if o.State == Unclaimed {
+		m.do(WithdrawAuction{Key: m.x.Key})
+	}
+	a := m.on(e.Identity, Running, o)
+	a.Net, a.Retiring = e.Net, e.Retiring
+	m.x.Ordinary = a
 }
 
 // exclusive reports whether no second copy may run, according to the row or the definition (a row

@@ -24,6 +24,12 @@ type (
 	// Resend repeats a request that may not have arrived: the placement of an UNCLAIMED row, the stop
 	// of an unwanted or retiring one.
 	Resend struct{}
+	// Relocate: another cell is to run the instance of By, which runs until that one serves, or until
+	// Until. (rebalance)
+	Relocate struct {
+		By    Identity
+		Until time.Time
+	}
 	// ExpireEvacuating: the time of the EVACUATING row is over.
 	ExpireEvacuating struct{}
 )
@@ -56,7 +62,7 @@ type (
 	// Remove: By has no container for the row (any more).
 	Remove struct{ By Identity }
 	// Evacuate: By's container runs on a draining cell; Until is the latest end of the drain.
-	// Repeated at each pass.
+	// Repeated at each pass. Without Until, the cell is not drained, and the instance is being moved.
 	Evacuate struct {
 		By    Identity
 		Net   Net
@@ -107,6 +113,7 @@ func (Undesire) event()         {}
 func (Retire) event()           {}
 func (RestartCrashed) event()   {}
 func (Resend) event()           {}
+func (Relocate) event()         {}
 func (ExpireEvacuating) event() {}
 func (PlacementFailed) event()  {}
 func (Claim) event()            {}
@@ -170,6 +177,7 @@ var (
 	ErrCannotBeFailed    = errors.New("cannot fail actual LRP")
 	ErrCannotBeRemoved   = errors.New("cannot remove actual LRP")
 	ErrCannotBeEvacuated = errors.New("cannot evacuate actual LRP")
+	ErrCannotBeMoved     = errors.New("cannot move actual LRP")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
 	ErrNotEligible = errors.New("cell may not receive work now")
 	// ErrNotYet: the instance may not be stopped before another one is back.

@@ -155,6 +155,13 @@ func Harmonise(v View) Action {
 		return Action{Call: CallStart, Refused: StopContainer, Grade: Conceivable,
 			Why: "replaced while its cell was silent; the cell is back, and it stays"}
 	}
+	if v.Container == Up && mine != nil && mine.Moving {
+		a := HarmoniseEvacuating(v)
+		if a.Call == CallEvacuate && !v.outdated(mine) {
+			a.Call = NoCall
+		}
+		return a
+	}
 	if v.Older && v.Container == Starting && v.Rows.Empty() {
 		return Action{Grade: Conceivable,
 			Why: "started before this store was created or restored: report to the leader once it runs"}

@@ -65,6 +65,8 @@ func checkRow(a *Actual, is Presence, k Key) string {
 		return "waits for a copy outside UNCLAIMED"
 	case a.Replaces != Identity{} && (a.State != Running || is != Ordinary):
 		return "took the place of another, and is not the ordinary one that runs"
+	case a.Moving && is != Evacuating:
+		return "moving, and no evacuating copy"
 	case a.Retiring && !held:
 		return "retiring without an instance"
 	case a.Finished && a.State != Crashed:

@@ -40,6 +40,9 @@ func reported(x Index, effects []Effect) string {
 	return strings.Join(out, " ")
 }
 
+// drainEnd is the end of a drain.
+var drainEnd = t0.Add(time.Hour)
+
 // TestOutdatedEvents: an event for a state that the index is not in changes nothing.
 func TestOutdatedEvents(t *testing.T) {
 	unwanted := func(e *Env) { e.Wanted = false }
@@ -115,7 +118,7 @@ func TestOutdatedEvents(t *testing.T) {
 		"evacuation, nothing else serves": {Index{Evacuating: copyOf("self")}, any, RemoveEvacuating{By: alpha},
 			ErrNotYet},
 		"evacuation of what another has": {Index{Ordinary: rowOf(t, "RUNNING other")}, any,
-			Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
+			Evacuate{By: alpha, Net: netA, Until: drainEnd}, ErrCannotBeEvacuated},
 		"a claim that another has": {Index{Ordinary: rowOf(t, "CLAIMED other")}, any, EvacuateClaimed{By: alpha},
 			ErrNotFound},
 		"an unwanted claim": {Index{Ordinary: rowOf(t, "UNCLAIMED")}, unwanted, EvacuateClaimed{By: alpha},
@@ -126,11 +129,15 @@ func TestOutdatedEvents(t *testing.T) {
 			func(a *Actual) { a.Exclusive = true })}, undefined, EvacuateClaimed{By: alpha}, ErrCannotBeEvacuated},
 		"an exclusive one that another has": {Index{Ordinary: rowWith(t, "RUNNING other",
 			func(a *Actual) { a.Exclusive = true })}, any, Remove{By: alpha}, ErrNotFound},
-		"evacuation of a copy that is over": {Index{Evacuating: copyOf("self")}, any, Evacuate{By: alpha, Net: netA},
+		"evacuation of a copy that is over": {Index{Evacuating: copyOf("self")}, any,
+			Evacuate{By: alpha, Net: netA, Until: drainEnd},
 			ErrCannotBeEvacuated},
-		"evacuation of nothing":        {Index{}, any, Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
-		"evacuation of nothing wanted": {Index{}, unwanted, Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
-		"evacuation of a stop-first copy": {Index{Evacuating: copyOf("self")}, exclusive, Evacuate{By: alpha, Net: netA},
+		"evacuation of nothing": {Index{}, any,
+			Evacuate{By: alpha, Net: netA, Until: drainEnd}, ErrCannotBeEvacuated},
+		"evacuation of nothing wanted": {Index{}, unwanted,
+			Evacuate{By: alpha, Net: netA, Until: drainEnd}, ErrCannotBeEvacuated},
+		"evacuation of a stop-first copy": {Index{Evacuating: copyOf("self")}, exclusive,
+			Evacuate{By: alpha, Net: netA, Until: drainEnd},
 			ErrCannotBeEvacuated},
 		"a claim of nothing": {Index{}, any, EvacuateClaimed{By: alpha}, ErrNotFound},
 		"dead, no row":       {Index{}, any, ProcDead{"pa"}, nil},
@@ -139,9 +146,9 @@ func TestOutdatedEvents(t *testing.T) {
 			CellHealthy{"alpha", "pa"}, nil},
 		"create beside a suspect, exclusive": {Index{Suspect: suspectOf("other")}, exclusive, Create{}, nil},
 		"evacuation, no cell took it": {Index{Ordinary: rowOf(t, "UNCLAIMED+error")}, any,
-			Evacuate{By: alpha, Net: netA}, ErrCannotBeEvacuated},
+			Evacuate{By: alpha, Net: netA, Until: drainEnd}, ErrCannotBeEvacuated},
 		"evacuation beside a suspect": {Index{Ordinary: rowOf(t, "RUNNING self"), Suspect: suspectOf("other")}, any,
-			Evacuate{By: alpha}, ErrCannotBeEvacuated},
+			Evacuate{By: alpha, Until: drainEnd}, ErrCannotBeEvacuated},
 		"given up, exclusive, claimed": {Index{Ordinary: rowWith(t, "CLAIMED self",
 			func(a *Actual) { a.Exclusive = true })}, any, CellMustDie{"alpha", "pa"}, nil},
 		"a start beside another's copy": {Index{Ordinary: rowWith(t, "RUNNING other",
@@ -246,10 +253,11 @@ func TestRowsAfterEvents(t *testing.T) {
 		"back, its replacement has crashed": {Index{Ordinary: rowOf(t, "CRASHED"), Suspect: suspectOf("self")}, any,
 			CellHealthy{"alpha", "pa"}, "RUNNING alpha |"},
 		"evacuated, the suspect of another": {Index{Ordinary: rowOf(t, "RUNNING self"),
-			Suspect: suspectOf("other")}, any, Evacuate{By: alpha, Net: netA},
+			Suspect: suspectOf("other")}, any, Evacuate{By: alpha, Net: netA, Until: drainEnd},
 			"UNCLAIMED RUNNING EVACUATING alpha | StopInstance RequestAuction"},
 		"evacuated, the suspect itself": {Index{Ordinary: rowOf(t, "UNCLAIMED"), Suspect: suspectOf("self")},
-			any, Evacuate{By: alpha, Net: netA}, "UNCLAIMED RUNNING EVACUATING alpha | RequestAuction"},
+			any, Evacuate{By: alpha, Net: netA, Until: drainEnd},
+			"UNCLAIMED RUNNING EVACUATING alpha | RequestAuction"},
 		"a claim given back": {Index{Ordinary: rowOf(t, "CLAIMED self")}, any,
 			EvacuateClaimed{By: alpha}, "UNCLAIMED | RequestAuction"},
 		"a claim given back that was not heard": {Index{Ordinary: rowOf(t, "UNCLAIMED")}, any,
@@ -293,7 +301,7 @@ func TestRowsAfterEvents(t *testing.T) {
 		"started, unready, its own copy goes": {Index{Ordinary: rowOf(t, "CLAIMED self"), Evacuating: copyOf("self")}, any,
 			Start{By: alpha}, "RUNNING alpha |"},
 		"evacuated again, no place is asked for": {Index{Ordinary: rowOf(t, "UNCLAIMED"), Evacuating: copyOf("self")}, any,
-			Evacuate{By: alpha, Net: netA}, "UNCLAIMED RUNNING EVACUATING alpha |"},
+			Evacuate{By: alpha, Net: netA, Until: drainEnd}, "UNCLAIMED RUNNING EVACUATING alpha |"},
 		"restarted, when it is time": {Index{Ordinary: rowOf(t, "CRASHED")}, late, RestartCrashed{},
 			"UNCLAIMED | RequestAuction"},
 	} {

@@ -44,6 +44,7 @@ type searchState struct {
 	scales   int // scale-downs that may still happen
 	silences int // cells that may still fall silent
 	flips    int // times that a ready instance may still turn unready
+	moves    int // moves that may still begin
 }
 
 type search struct {
@@ -97,16 +98,18 @@ func (st *searchState) key() string {
 			b.WriteString("|-")
 			continue
 		}
-		fmt.Fprintf(&b, "|%d%s#%d%t%t", a.State, a.Cell, name(a.Instance), a.Retiring, a.Net.Routable)
+		fmt.Fprintf(&b, "|%d%s#%d%t%t%t", a.State, a.Cell, name(a.Instance), a.Retiring, a.Net.Routable, a.Moving)
 		if a.Replaces.Instance != "" {
 			fmt.Fprintf(&b, "r%s#%d", a.Replaces.Cell, name(a.Replaces.Instance))
 		}
 	}
 	if st.late != nil {
 		by := byOf(st.late)
-		fmt.Fprintf(&b, "|%T%s#%d%t", st.late, by.Cell, name(by.Instance), readyIn(st.late))
+		e, _ := st.late.(Evacuate)
+		fmt.Fprintf(&b, "|%T%s#%d%t%t", st.late, by.Cell, name(by.Instance), readyIn(st.late), e.Until.IsZero())
 	}
-	fmt.Fprintf(&b, "|%d%d%d%t%d%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences, st.flips)
+	fmt.Fprintf(&b, "|%d%d%d%t%d%d%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences, st.flips,
+		st.moves)
 	return b.String()
 }
 
@@ -171,9 +174,13 @@ func (s *search) callEvent(c Call, by Identity, ready bool) Event {
 }
 
 // apply gives an event to the leader and checks the invariants.
-func (s *search) apply(st *searchState, e Event) error {
+func (s *search) apply(st *searchState, e Event) error { return s.applyAt(st, e, t0) }
+
+func (s *search) applyAt(st *searchState, e Event, now time.Time) error {
 	before := st.x
-	x, _, err := Step(st.x, e, s.env(st))
+	env := s.env(st)
+	env.Now = now
+	x, _, err := Step(st.x, e, env)
 	s.covered[fmt.Sprintf("%T %v", e, err == nil)]++
 	if err != nil {
 		return err
@@ -212,6 +219,10 @@ func (s *search) poll(st searchState, cell, deliver int, orphan bool) (searchSta
 	fate := a.Then
 	if a.Call != NoCall {
 		e := s.callEvent(a.Call, v.Self, c.ready)
+		if call, ok := e.(Evacuate); ok && !c.draining {
+			call.Until = time.Time{}
+			e = call
+		}
 		switch deliver {
 		case 1:
 			return st, false // as if it had not polled
@@ -317,6 +328,18 @@ func (s *search) next(st searchState) []searchState {
 	if st.x.Ordinary == nil && !st.unwanted {
 		n := st
 		_ = s.apply(&n, Create{})
+		add(n)
+	}
+	if o := st.x.Ordinary; o != nil && st.moves > 0 && st.late == nil { // late calls end within MoveAfter
+		n := st
+		n.moves--
+		if s.applyAt(&n, Relocate{By: o.Identity, Until: t0}, t0.Add(MoveAfter)) == nil {
+			add(n)
+		}
+	}
+	if e := st.x.Evacuating; e != nil && e.Moving {
+		n := st
+		_ = s.apply(&n, ExpireEvacuating{})
 		add(n)
 	}
 	if st.scales > 0 && !st.unwanted {
@@ -440,14 +463,17 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 // that is not drained. Nothing else is left (I14 and "an evacuated index is never without a running instance").
 func (s *search) comesRight(st searchState) {
 	var path []string
-	st.late, st.crashes, st.drains, st.silences, st.flips = nil, 0, 0, 0, 0
+	st.late, st.crashes, st.drains, st.silences, st.flips, st.moves = nil, 0, 0, 0, 0, 0
 	for cell := range s.cells {
 		if st.cells[cell].session != healthy {
 			st.cells[cell].session = healthy
 			_ = s.apply(&st, CellHealthy{ident(cell, 0).Cell, ident(cell, 0).Proc})
 		}
 	}
-	for range 40 {
+	for i := range 40 {
+		if i == 10 { // no other cell takes what is moved: its time ends
+			_ = s.apply(&st, ExpireEvacuating{})
+		}
 		k := st.key()
 		if s.settled[k] {
 			break
@@ -489,6 +515,9 @@ func (s *search) round(st searchState) searchState {
 	if st.x.Ordinary == nil && !st.unwanted {
 		_ = s.apply(&st, Create{})
 	}
+	if st.unwanted && unwantedEvent(st.x) {
+		_ = s.apply(&st, Undesire{})
+	}
 	if o := st.x.Ordinary; o != nil && o.State == Crashed {
 		st.x.Ordinary = &Actual{Key: key0, Service: svc, State: Unclaimed, Since: t0, Exclusive: s.exclusive}
 	}
@@ -523,7 +552,7 @@ func TestEvacuationSearch(t *testing.T) {
 		scales, silences              int
 		exclusive, stopFirst, inSoak  bool
 		slow                          bool
-		flips                         int
+		flips, moves                  int
 	}
 	for _, b := range []bounds{
 		{name: "two cells, both drained", cells: 2, drains: 2, lates: 2},
@@ -538,6 +567,19 @@ func TestEvacuationSearch(t *testing.T) {
 		{name: "two cells, a drain, ready and not", cells: 2, drains: 1, lates: 1, slow: true, flips: 2},
 		{name: "two cells, slow, one falls silent, a crash", cells: 2, drains: 1, lates: 1, slow: true, silences: 1,
 			crashes: 1},
+		{name: "two cells, a move, late calls", cells: 2, moves: 1, lates: 3, slow: true},
+		{name: "two cells, moved twice", cells: 2, moves: 2, crashes: 1, slow: true},
+		{name: "two cells, moved twice, a late call", cells: 2, moves: 2, lates: 1, slow: true},
+		{name: "two cells, moved twice, late calls", cells: 2, moves: 2, lates: 3, slow: true},
+		{name: "three cells, moved twice, late calls", cells: 3, moves: 2, lates: 2, slow: true},
+		{name: "two cells, moved thrice, late calls, a crash", cells: 2, moves: 3, lates: 2, crashes: 1, slow: true},
+		{name: "two cells, moved twice, silent, late calls", cells: 2, moves: 2, lates: 2, silences: 1},
+		{name: "two cells, a move, slow, ready and not", cells: 2, moves: 1, lates: 1, slow: true, flips: 2},
+		{name: "two cells, a move and a drain", cells: 2, moves: 1, drains: 1, lates: 1, slow: true},
+		{name: "two cells, a move, a crash, a scale-down", cells: 2, moves: 1, lates: 1, crashes: 1, scales: 1},
+		{name: "two cells, a move, one falls silent", cells: 2, moves: 1, lates: 1, silences: 1},
+		{name: "two cells, exclusive, a move", cells: 2, moves: 1, drains: 1, lates: 1, exclusive: true},
+		{name: "three cells, moved twice", cells: 3, moves: 2, slow: true},
 		{name: "three cells, two drained, slow", cells: 3, drains: 2, slow: true, inSoak: true},
 		{name: "three cells, slow, drained and silent", cells: 3, drains: 1, silences: 1, slow: true, inSoak: true},
 		{name: "three cells, both others fall silent", cells: 3, silences: 2, lates: 1, inSoak: true},
@@ -555,7 +597,7 @@ func TestEvacuationSearch(t *testing.T) {
 				seen:  map[string]bool{}, settled: map[string]bool{}, covered: map[string]int{},
 			}
 			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales,
-				silences: b.silences, flips: b.flips}
+				silences: b.silences, flips: b.flips, moves: b.moves}
 			start.cells[0] = cellWorld{container: Up, ready: true, id: 1}
 			start.x = Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: ident(0, 1),
 				Since: t0, Exclusive: b.exclusive, Net: Net{Address: "x", Routable: true}}}

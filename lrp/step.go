@@ -57,6 +57,8 @@ func (m *machine) step(e Event) error {
 		m.restartCrashed()
 	case Resend:
 		m.resend()
+	case Relocate:
+		return m.relocate(e)
 	case ExpireEvacuating:
 		m.expireEvacuating()
 	case PlacementFailed:
@@ -277,8 +279,13 @@ func (m *machine) resend() {
 }
 
 func (m *machine) expireEvacuating() {
-	if e := m.x.Evacuating; e != nil && !m.env.Now.Before(e.Expires) {
-		m.x.Evacuating = nil
+	e := m.x.Evacuating
+	if e == nil || m.env.Now.Before(e.Expires) || m.x.arriving() {
+		return
+	}
+	m.x.Evacuating = nil
+	if e.Moving && m.x.Ordinary != nil {
+		m.stay(e)
 	}
 }
 
@@ -467,6 +474,10 @@ func (m *machine) crashDance(a *Actual, e Crash) {
 	}
 	b.State = Crashed
 	m.x.Ordinary = b
+	if c := m.x.Evacuating; c != nil && c.Moving { // the old instance is not given up for one that does not start
+		m.x.Evacuating = nil
+		m.stay(c)
+	}
 }
 
 // dropCopies removes by's EVACUATING and SUSPECT rows and reports whether there was one.

@@ -95,7 +95,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 		Identity: FromIdentity(a.Identity), Net: FromNet(a.Net), Exclusive: a.Exclusive,
 		CrashCount: int32(a.CrashCount), CrashReason: text.Clean(a.CrashReason), PlacementError: text.Clean(a.PlacementError),
 		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished,
-		Unheard:   a.Unheard,
+		Unheard: a.Unheard, Moving: a.Moving,
 		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces), LastCrash: FromLastCrash(a.LastCrash),
 	}
 }
@@ -110,7 +110,7 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		Identity: ToIdentity(m.GetIdentity()), Net: r.net(m.GetNet()), Exclusive: m.GetExclusive(),
 		CrashCount: int(m.GetCrashCount()), CrashReason: m.GetCrashReason(), PlacementError: m.GetPlacementError(),
 		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(),
-		Finished: m.GetFinished(), Unheard: m.GetUnheard(),
+		Finished: m.GetFinished(), Unheard: m.GetUnheard(), Moving: m.GetMoving(),
 		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()),
 		LastCrash: r.lastCrash(m.GetLastCrash()),
 	}

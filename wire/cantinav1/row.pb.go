@@ -509,7 +509,9 @@ type ActualLRP struct {
 	// The suspect instance that it replaced, and which stays when its cell is back.
 	Replaces *Identity `protobuf:"bytes,17,opt,name=replaces,proto3" json:"replaces,omitempty"`
 	// The last crash of the index, on any cell.
-	LastCrash     *LastCrash `protobuf:"bytes,18,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
+	LastCrash *LastCrash `protobuf:"bytes,18,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
+	// An evacuating copy whose cell is not drained: it is moved to another cell.
+	Moving        bool `protobuf:"varint,19,opt,name=moving,proto3" json:"moving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,6 +670,13 @@ func (x *ActualLRP) GetLastCrash() *LastCrash {
 		return x.LastCrash
 	}
 	return nil
+}
+
+func (x *ActualLRP) GetMoving() bool {
+	if x != nil {
+		return x.Moving
+	}
+	return false
 }
 
 // How, where and when an instance of an index crashed last.
@@ -1044,7 +1053,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\bR\bstopping\x123\n" +
-	"\astop_by\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xfe\x05\n" +
+	"\astop_by\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\x96\x06\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -1067,7 +1076,8 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"not_before\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x120\n" +
 	"\breplaces\x18\x11 \x01(\v2\x14.cantina.v1.IdentityR\breplaces\x124\n" +
 	"\n" +
-	"last_crash\x18\x12 \x01(\v2\x15.cantina.v1.LastCrashR\tlastCrash\"c\n" +
+	"last_crash\x18\x12 \x01(\v2\x15.cantina.v1.LastCrashR\tlastCrash\x12\x16\n" +
+	"\x06moving\x18\x13 \x01(\bR\x06moving\"c\n" +
 	"\tLastCrash\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12*\n" +
