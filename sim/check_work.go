@@ -102,6 +102,7 @@ func (c *checker) decided(w *world, before lrp.Index, e lrp.Event, env lrp.Env, 
 	if err := lrp.Check(after); err != nil {
 		w.fail("I3", "%T%v: %v", e, e, err)
 	}
+	c.startsBeforeItStops(w, before, e, env, after)
 	if _, ok := e.(lrp.Undesire); !ok || env.Desired != nil {
 		return
 	}

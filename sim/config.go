@@ -26,6 +26,8 @@ type Config struct {
 	Alone bool
 	// Late: the leader is late at times (see late.go).
 	Late bool
+	// Moves: instances of services are moved (see moves.go).
+	Moves bool
 	// Faults are those that are made; nil = all.
 	Faults []Fault
 	// Trace gets one line for each step; nil = none.
@@ -83,6 +85,7 @@ type Result struct {
 	Orphans          int // instances without a definition that were stopped, or were to be
 	TooLarge         int // tasks that ended because no cell could ever hold them
 	Late             int // how often a leader was late
+	Moves            int // instances of which a move began
 	Stale            int // how often a user found that a domain was not fresh
 	Coverage         Coverage
 }

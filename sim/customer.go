@@ -59,6 +59,8 @@ func (cu *customers) act() {
 	case cu.w.faults.allowed(Drain) && cu.w.chance(50):
 		cu.w.faults.active[Drain] = cu.w.now + 10*time.Second
 		cu.drainOne(cu.w.machines[cu.w.rng.IntN(cu.w.cfg.Cells)].name)
+	case cu.w.cfg.Moves && cu.w.chance(300):
+		cu.move(b)
 	case cu.w.faults.allowed(ChangeService) && cu.w.faults.allowed(ChangeTask) && cu.w.chance(70):
 		cu.applyAll(b)
 	case cu.w.chance(550):

@@ -51,6 +51,7 @@ func RunMany(m Many) (Sum, error) {
 		s.TasksLost += r.TasksLost
 		s.Fired += r.Fired
 		s.Orphans += r.Orphans
+		s.Moves += r.Moves
 		s.TooLarge += r.TooLarge
 		s.Stale += r.Stale
 		s.Coverage.Merge(r.Coverage)

@@ -41,6 +41,9 @@ func parts() []part {
 		choice("late", "the leader is late at times: it reads what has arrived long after",
 			func(c *Config) *bool { return &c.Late },
 			map[string]bool{"true": true, "false": false}, []bool{false, false, false, true}),
+		choice("moves", "instances of services are moved to other cells, as rebalance does",
+			func(c *Config) *bool { return &c.Moves },
+			map[string]bool{"true": true, "false": false}, []bool{false, true}),
 	}
 }
 

@@ -87,6 +87,18 @@ func TestCleanMixed(t *testing.T) {
 		sum.TasksLost)
 }
 
+// TestCleanMoves is TestClean with services whose instances are moved.
+func TestCleanMoves(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Config: Config{Load: Mixed, Moves: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Moves == 0 {
+		t.Fatalf("nothing was moved: %+v", sum)
+	}
+	t.Logf("%d steps, %d seeds, %d moves", sum.Steps, sum.Seeds, sum.Moves)
+}
+
 // mixedMissing lists the pairs of services and tasks that never happened; TestClean sees
 // to the others.
 func mixedMissing(c *Coverage) (out []string) {

@@ -96,6 +96,17 @@ func boards() []Mistake {
 				patch("lrp/step.go", "a.Proc != by.Proc {\n\t\treturn ErrNotProven",
 					"a.Proc != by.Proc && !mistake.On(\"RemovedUnproven\") {\n\t\treturn ErrNotProven"),
 			}},
+		{Name: "MoveStopsFirst", Rule: "a moved instance is stopped before the new one serves",
+			Args: "--load mixed --moves true", Patches: []mutate.Patch{
+				patch("lrp/step.go", "\tm.x.Ordinary = m.on(by, Claimed, a)\n\treturn nil\n",
+					`	if c := m.x.Evacuating; mistake.On("MoveStopsFirst") && c != nil && c.Moving {
+		m.x.Evacuating = nil
+		m.stop(c)
+	}
+	m.x.Ordinary = m.on(by, Claimed, a)
+	return nil
+`),
+			}},
 		{Name: "StopForgotten", Rule: "the row of what is not wanted goes before its container", Args: "--load mixed",
 			Patches: []mutate.Patch{
 				patch("lrp/step.go",
