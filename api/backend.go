@@ -193,6 +193,8 @@ type Cells interface {
 	// UndrainCell takes it back; one that is not drained is returned as it is.
 	DrainCell(ctx context.Context, name worker.CellName, d NewDrain, w plan.Write) (Cell, error)
 	UndrainCell(ctx context.Context, name worker.CellName, w plan.Write) (Cell, error)
+	// Rebalance plans moves of instances, and begins them if the query asks for it.
+	Rebalance(ctx context.Context, q RebalanceQuery, w plan.Write) (Balance, error)
 }
 
 // Held is work that may not start yet, and why.

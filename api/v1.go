@@ -99,6 +99,8 @@ func routes(c *calls) []route {
 		{"POST /v1/cells/{name}/discard-unknown", call(c.DiscardUnknown, jsonBody)},
 		{"PUT /v1/cells/{name}/drain", call(c.DrainCell, jsonBody)},
 		{"DELETE /v1/cells/{name}/drain", call(c.UndrainCell, nil)},
+		{"GET /v1/rebalance", call(c.planRebalance, nil)},
+		{"POST /v1/rebalance", call(c.Rebalance, jsonBody)},
 		{"GET /v1/status", call(c.GetStatus, nil)},
 		{"POST /v1/browser-keys", call(c.CreateBrowserKey, jsonBody)},
 		{"POST /v1/wait/end", call(c.EndWait, jsonBody)},

@@ -23,7 +23,8 @@ func (v operationView) Status() (api.Status, error) {
 		Build: v.cfg.Build, Since: v.since, Revision: v.hub.Newest().Revision,
 		Waiting: w.Active, Longest: w.Longest, Quarantined: len(v.lease.Quarantined()), Counts: map[string]int{
 			"services": n.Services, "instances": n.Desired, "running": n.Running, "crashed": n.Crashed, "unclaimed": n.Unclaimed,
-			"suspect": n.Suspect, "evacuating": n.Evacuating, "tasks_pending": n.Pending, "tasks_running": n.TasksRunning,
+			"suspect": n.Suspect, "evacuating": n.Evacuating, "moving": n.Moving,
+			"tasks_pending": n.Pending, "tasks_running": n.TasksRunning,
 			"tasks_lost": n.Lost, "dead_letters": n.DeadLetters,
 			"orphans": n.Orphans, "rows_pruned": n.Pruned,
 			"batch_running": v.Registry.Live()}}

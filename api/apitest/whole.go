@@ -93,6 +93,12 @@ func (f *cellRows) UndrainCell(_ context.Context, name worker.CellName, w plan.W
 	return f.changeCell(name, w, func(c *api.Cell) { c.Draining, c.Drain = false, nil })
 }
 
+// Rebalance implements api.Cells: one move, whose gain is the query.
+func (f *cellRows) Rebalance(_ context.Context, q api.RebalanceQuery, _ plan.Write) (api.Balance, error) {
+	return api.Balance{Moves: []api.Relocation{{Instance: "d/web/0", From: "c1", To: "c2",
+		Gain: fmt.Sprintf("%d of %v on %v, apply %v", q.MaxMoves, q.Services, q.Cells, q.Apply)}}}, nil
+}
+
 func (f *cellRows) changeCell(name worker.CellName, w plan.Write, change func(*api.Cell)) (api.Cell, error) {
 	return once(f.commits, w, -1, func() (api.Cell, error) {
 		c := f.cells[string(name)]

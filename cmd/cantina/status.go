@@ -37,7 +37,7 @@ func statusVerb(c *cli) *cobra.Command {
 // countsInOrder are the names of the counts as status prints them: kind by kind, then the rest.
 func countsInOrder(counts map[string]int32) []string {
 	order := []string{"cells", "cells_healthy", "services", "instances", "running", "unclaimed", "crashed", "suspect",
-		"evacuating",
+		"evacuating", "moving",
 		"orphans", "tasks_pending", "tasks_running", "tasks_lost", "dead_letters", "jobs", "batch_running", "schedules"}
 	var names, rest []string
 	for n := range counts {

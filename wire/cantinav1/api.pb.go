@@ -7516,6 +7516,315 @@ func (x *UndrainCellResponse) GetCell() *Cell {
 	return nil
 }
 
+type RebalanceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only instances of these services, as "domain/name"; empty = of all.
+	Service []string `protobuf:"bytes,1,rep,name=service,proto3" json:"service,omitempty"`
+	// Only instances on these cells; empty = on all.
+	Cell []string `protobuf:"bytes,2,rep,name=cell,proto3" json:"cell,omitempty"`
+	// At most so many moves; 0 = 20.
+	MaxMoves int32 `protobuf:"varint,3,opt,name=max_moves,json=maxMoves,proto3" json:"max_moves,omitempty"`
+	// Begin the moves, of each service one. False = plan only.
+	Apply bool   `protobuf:"varint,4,opt,name=apply,proto3" json:"apply,omitempty"`
+	Write *Write `protobuf:"bytes,5,opt,name=write,proto3" json:"write,omitempty"`
+	// Only count the instances that are being moved.
+	CountOnly     bool `protobuf:"varint,6,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceRequest) Reset() {
+	*x = RebalanceRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceRequest) ProtoMessage() {}
+
+func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *RebalanceRequest) GetService() []string {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *RebalanceRequest) GetCell() []string {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *RebalanceRequest) GetMaxMoves() int32 {
+	if x != nil {
+		return x.MaxMoves
+	}
+	return 0
+}
+
+func (x *RebalanceRequest) GetApply() bool {
+	if x != nil {
+		return x.Apply
+	}
+	return false
+}
+
+func (x *RebalanceRequest) GetWrite() *Write {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+func (x *RebalanceRequest) GetCountOnly() bool {
+	if x != nil {
+		return x.CountOnly
+	}
+	return false
+}
+
+type RebalanceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The planned moves; with apply, those that have begun.
+	Moves []*Relocation `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Services that are not moved now, with the reason.
+	Left []*NotMoved `protobuf:"bytes,2,rep,name=left,proto3" json:"left,omitempty"`
+	// Instances that are being moved, without those of this call.
+	Moving int32 `protobuf:"varint,3,opt,name=moving,proto3" json:"moving,omitempty"`
+	// Standard deviation of the use of the cells, in percent of a cell: now, and after the moves.
+	Deviation      float64 `protobuf:"fixed64,4,opt,name=deviation,proto3" json:"deviation,omitempty"`
+	DeviationAfter float64 `protobuf:"fixed64,5,opt,name=deviation_after,json=deviationAfter,proto3" json:"deviation_after,omitempty"`
+	// Not all instances were looked at.
+	Partial bool `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	// Streaming events strictly after it misses nothing.
+	Position      string `protobuf:"bytes,7,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceResponse) Reset() {
+	*x = RebalanceResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceResponse) ProtoMessage() {}
+
+func (x *RebalanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceResponse.ProtoReflect.Descriptor instead.
+func (*RebalanceResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *RebalanceResponse) GetMoves() []*Relocation {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *RebalanceResponse) GetLeft() []*NotMoved {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *RebalanceResponse) GetMoving() int32 {
+	if x != nil {
+		return x.Moving
+	}
+	return 0
+}
+
+func (x *RebalanceResponse) GetDeviation() float64 {
+	if x != nil {
+		return x.Deviation
+	}
+	return 0
+}
+
+func (x *RebalanceResponse) GetDeviationAfter() float64 {
+	if x != nil {
+		return x.DeviationAfter
+	}
+	return 0
+}
+
+func (x *RebalanceResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+func (x *RebalanceResponse) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+type Relocation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "default/web/0"
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	From     string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The best cell now; the auction chooses among all cells when the move begins.
+	To            string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Gain          string `protobuf:"bytes,4,opt,name=gain,proto3" json:"gain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Relocation) Reset() {
+	*x = Relocation{}
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Relocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Relocation) ProtoMessage() {}
+
+func (x *Relocation) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Relocation.ProtoReflect.Descriptor instead.
+func (*Relocation) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *Relocation) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Relocation) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Relocation) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Relocation) GetGain() string {
+	if x != nil {
+		return x.Gain
+	}
+	return ""
+}
+
+type NotMoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotMoved) Reset() {
+	*x = NotMoved{}
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotMoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotMoved) ProtoMessage() {}
+
+func (x *NotMoved) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotMoved.ProtoReflect.Descriptor instead.
+func (*NotMoved) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *NotMoved) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *NotMoved) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Has a FOREIGN cell leave its cluster and join this one, when it beats next. Its
 // deadline-bound work ends; the rest runs on as unknown work.
 type AdoptCellRequest struct {
@@ -7528,7 +7837,7 @@ type AdoptCellRequest struct {
 
 func (x *AdoptCellRequest) Reset() {
 	*x = AdoptCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7540,7 +7849,7 @@ func (x *AdoptCellRequest) String() string {
 func (*AdoptCellRequest) ProtoMessage() {}
 
 func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7553,7 +7862,7 @@ func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
 func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *AdoptCellRequest) GetName() string {
@@ -7578,7 +7887,7 @@ type AdoptCellResponse struct {
 
 func (x *AdoptCellResponse) Reset() {
 	*x = AdoptCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7590,7 +7899,7 @@ func (x *AdoptCellResponse) String() string {
 func (*AdoptCellResponse) ProtoMessage() {}
 
 func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7603,7 +7912,7 @@ func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
 func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 // Ends the work on a cell that this cluster's store does not know.
@@ -7617,7 +7926,7 @@ type DiscardUnknownRequest struct {
 
 func (x *DiscardUnknownRequest) Reset() {
 	*x = DiscardUnknownRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7629,7 +7938,7 @@ func (x *DiscardUnknownRequest) String() string {
 func (*DiscardUnknownRequest) ProtoMessage() {}
 
 func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7642,7 +7951,7 @@ func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DiscardUnknownRequest) GetName() string {
@@ -7669,7 +7978,7 @@ type DiscardUnknownResponse struct {
 
 func (x *DiscardUnknownResponse) Reset() {
 	*x = DiscardUnknownResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7681,7 +7990,7 @@ func (x *DiscardUnknownResponse) String() string {
 func (*DiscardUnknownResponse) ProtoMessage() {}
 
 func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7694,7 +8003,7 @@ func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DiscardUnknownResponse) GetEnded() []string {
@@ -7715,7 +8024,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7727,7 +8036,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7740,7 +8049,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -7765,7 +8074,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7777,7 +8086,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7790,7 +8099,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 type GetStatusRequest struct {
@@ -7801,7 +8110,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7813,7 +8122,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7826,7 +8135,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 type GetStatusResponse struct {
@@ -7838,7 +8147,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +8159,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +8172,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -7904,7 +8213,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7916,7 +8225,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7929,7 +8238,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Status) GetCluster() string {
@@ -8085,7 +8394,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8097,7 +8406,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8110,7 +8419,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -8182,7 +8491,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8194,7 +8503,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8207,7 +8516,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Held) GetWhat() string {
@@ -8256,7 +8565,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8268,7 +8577,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8281,7 +8590,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Domain) GetName() string {
@@ -8313,7 +8622,7 @@ type CreateBrowserKeyRequest struct {
 
 func (x *CreateBrowserKeyRequest) Reset() {
 	*x = CreateBrowserKeyRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +8634,7 @@ func (x *CreateBrowserKeyRequest) String() string {
 func (*CreateBrowserKeyRequest) ProtoMessage() {}
 
 func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +8647,7 @@ func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 type CreateBrowserKeyResponse struct {
@@ -8356,7 +8665,7 @@ type CreateBrowserKeyResponse struct {
 
 func (x *CreateBrowserKeyResponse) Reset() {
 	*x = CreateBrowserKeyResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8368,7 +8677,7 @@ func (x *CreateBrowserKeyResponse) String() string {
 func (*CreateBrowserKeyResponse) ProtoMessage() {}
 
 func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8381,7 +8690,7 @@ func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CreateBrowserKeyResponse) GetAddresses() []string {
@@ -8416,7 +8725,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8737,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8750,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -8466,7 +8775,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8478,7 +8787,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8491,7 +8800,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 type Quarantined struct {
@@ -8505,7 +8814,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8517,7 +8826,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8530,7 +8839,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -8563,7 +8872,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8575,7 +8884,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8588,7 +8897,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -8608,7 +8917,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8620,7 +8929,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8633,7 +8942,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -8662,7 +8971,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8674,7 +8983,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8687,7 +8996,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -8719,7 +9028,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8731,7 +9040,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8744,7 +9053,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 // The subject of a call of Explain.
@@ -8763,7 +9072,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8775,7 +9084,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8788,7 +9097,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Subject) GetKind() string {
@@ -8837,7 +9146,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8849,7 +9158,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8862,7 +9171,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -8893,7 +9202,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8905,7 +9214,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8918,7 +9227,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -8951,7 +9260,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8963,7 +9272,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8976,7 +9285,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -9005,7 +9314,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9017,7 +9326,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9030,7 +9339,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -9107,7 +9416,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9119,7 +9428,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9132,7 +9441,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Reason) GetCode() string {
@@ -9216,7 +9525,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9228,7 +9537,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9241,7 +9550,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -9292,7 +9601,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9304,7 +9613,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9317,7 +9626,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -9366,7 +9675,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9378,7 +9687,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9391,7 +9700,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -9510,7 +9819,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9522,7 +9831,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9535,7 +9844,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Gap) GetAfter() string {
@@ -9579,7 +9888,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9591,7 +9900,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9604,7 +9913,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -9726,7 +10035,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9738,7 +10047,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9751,7 +10060,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -9836,7 +10145,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9848,7 +10157,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9861,7 +10170,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -9901,7 +10210,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9913,7 +10222,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9926,7 +10235,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -9983,7 +10292,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9995,7 +10304,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10008,7 +10317,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -10046,7 +10355,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10058,7 +10367,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10071,7 +10380,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10122,7 +10431,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10134,7 +10443,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10147,7 +10456,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -10203,7 +10512,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10215,7 +10524,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10228,7 +10537,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ExecStart) GetSubject() *Subject {
@@ -10897,7 +11206,32 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\";\n" +
 	"\x13UndrainCellResponse\x12$\n" +
-	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"O\n" +
+	"\x04cell\x18\x01 \x01(\v2\x10.cantina.v1.CellR\x04cell\"\xbb\x01\n" +
+	"\x10RebalanceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x03(\tR\aservice\x12\x12\n" +
+	"\x04cell\x18\x02 \x03(\tR\x04cell\x12\x1b\n" +
+	"\tmax_moves\x18\x03 \x01(\x05R\bmaxMoves\x12\x14\n" +
+	"\x05apply\x18\x04 \x01(\bR\x05apply\x12'\n" +
+	"\x05write\x18\x05 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1d\n" +
+	"\n" +
+	"count_only\x18\x06 \x01(\bR\tcountOnly\"\x80\x02\n" +
+	"\x11RebalanceResponse\x12,\n" +
+	"\x05moves\x18\x01 \x03(\v2\x16.cantina.v1.RelocationR\x05moves\x12(\n" +
+	"\x04left\x18\x02 \x03(\v2\x14.cantina.v1.NotMovedR\x04left\x12\x16\n" +
+	"\x06moving\x18\x03 \x01(\x05R\x06moving\x12\x1c\n" +
+	"\tdeviation\x18\x04 \x01(\x01R\tdeviation\x12'\n" +
+	"\x0fdeviation_after\x18\x05 \x01(\x01R\x0edeviationAfter\x12\x18\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\x12\x1a\n" +
+	"\bposition\x18\a \x01(\tR\bposition\"`\n" +
+	"\n" +
+	"Relocation\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x12\n" +
+	"\x04gain\x18\x04 \x01(\tR\x04gain\"<\n" +
+	"\bNotMoved\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"O\n" +
 	"\x10AdoptCellRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x02 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x13\n" +
@@ -11103,7 +11437,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04kind\"d\n" +
 	"\tExecStart\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12(\n" +
-	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xcc\x1e\n" +
+	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\x96\x1f\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -11150,6 +11484,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x0eDiscardUnknown\x12!.cantina.v1.DiscardUnknownRequest\x1a\".cantina.v1.DiscardUnknownResponse\x12H\n" +
 	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
 	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
+	"\tRebalance\x12\x1c.cantina.v1.RebalanceRequest\x1a\x1d.cantina.v1.RebalanceResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12]\n" +
 	"\x10CreateBrowserKey\x12#.cantina.v1.CreateBrowserKeyRequest\x1a$.cantina.v1.CreateBrowserKeyResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
@@ -11175,7 +11510,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 153)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 157)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -11277,75 +11612,79 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*DrainCellResponse)(nil),          // 97: cantina.v1.DrainCellResponse
 	(*UndrainCellRequest)(nil),         // 98: cantina.v1.UndrainCellRequest
 	(*UndrainCellResponse)(nil),        // 99: cantina.v1.UndrainCellResponse
-	(*AdoptCellRequest)(nil),           // 100: cantina.v1.AdoptCellRequest
-	(*AdoptCellResponse)(nil),          // 101: cantina.v1.AdoptCellResponse
-	(*DiscardUnknownRequest)(nil),      // 102: cantina.v1.DiscardUnknownRequest
-	(*DiscardUnknownResponse)(nil),     // 103: cantina.v1.DiscardUnknownResponse
-	(*ForgetCellRequest)(nil),          // 104: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 105: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 106: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 107: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 108: cantina.v1.Status
-	(*Rollout)(nil),                    // 109: cantina.v1.Rollout
-	(*Held)(nil),                       // 110: cantina.v1.Held
-	(*Domain)(nil),                     // 111: cantina.v1.Domain
-	(*CreateBrowserKeyRequest)(nil),    // 112: cantina.v1.CreateBrowserKeyRequest
-	(*CreateBrowserKeyResponse)(nil),   // 113: cantina.v1.CreateBrowserKeyResponse
-	(*EndWaitRequest)(nil),             // 114: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 115: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 116: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 117: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 118: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 119: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 120: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 121: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 122: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 123: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 124: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 125: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 126: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 127: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 128: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 129: cantina.v1.Event
-	(*Gap)(nil),                        // 130: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 131: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 132: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 133: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 134: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 135: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 136: cantina.v1.FollowOutputResponse
-	(*ExecRequest)(nil),                // 137: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                  // 138: cantina.v1.ExecStart
-	nil,                                // 139: cantina.v1.Service.LabelsEntry
-	nil,                                // 140: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 141: cantina.v1.Task.LabelsEntry
-	nil,                                // 142: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 143: cantina.v1.Job.LabelsEntry
-	nil,                                // 144: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 145: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 146: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 147: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 148: cantina.v1.Schedule.LabelsEntry
-	nil,                                // 149: cantina.v1.Cell.CapacityEntry
-	nil,                                // 150: cantina.v1.Cell.FreeEntry
-	nil,                                // 151: cantina.v1.Cell.LabelsEntry
-	nil,                                // 152: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 153: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 154: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 155: cantina.v1.Workload
-	(*Mapping)(nil),                    // 156: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 157: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 158: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 159: google.protobuf.Struct
-	(*LogGap)(nil),                     // 160: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 161: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 162: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 163: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 164: cantina.v1.ExecResponse
+	(*RebalanceRequest)(nil),           // 100: cantina.v1.RebalanceRequest
+	(*RebalanceResponse)(nil),          // 101: cantina.v1.RebalanceResponse
+	(*Relocation)(nil),                 // 102: cantina.v1.Relocation
+	(*NotMoved)(nil),                   // 103: cantina.v1.NotMoved
+	(*AdoptCellRequest)(nil),           // 104: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 105: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 106: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 107: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 108: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 109: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 110: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 111: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 112: cantina.v1.Status
+	(*Rollout)(nil),                    // 113: cantina.v1.Rollout
+	(*Held)(nil),                       // 114: cantina.v1.Held
+	(*Domain)(nil),                     // 115: cantina.v1.Domain
+	(*CreateBrowserKeyRequest)(nil),    // 116: cantina.v1.CreateBrowserKeyRequest
+	(*CreateBrowserKeyResponse)(nil),   // 117: cantina.v1.CreateBrowserKeyResponse
+	(*EndWaitRequest)(nil),             // 118: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 119: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 120: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 121: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 122: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 123: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 124: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 125: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 126: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 127: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 128: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 129: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 130: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 131: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 132: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 133: cantina.v1.Event
+	(*Gap)(nil),                        // 134: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 135: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 136: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 137: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 138: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 139: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 140: cantina.v1.FollowOutputResponse
+	(*ExecRequest)(nil),                // 141: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 142: cantina.v1.ExecStart
+	nil,                                // 143: cantina.v1.Service.LabelsEntry
+	nil,                                // 144: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 145: cantina.v1.Task.LabelsEntry
+	nil,                                // 146: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 147: cantina.v1.Job.LabelsEntry
+	nil,                                // 148: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 149: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 150: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 151: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 152: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 153: cantina.v1.Cell.CapacityEntry
+	nil,                                // 154: cantina.v1.Cell.FreeEntry
+	nil,                                // 155: cantina.v1.Cell.LabelsEntry
+	nil,                                // 156: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 157: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 158: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 159: cantina.v1.Workload
+	(*Mapping)(nil),                    // 160: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 161: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 162: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 163: google.protobuf.Struct
+	(*LogGap)(nil),                     // 164: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 165: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 166: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 167: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 168: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	153, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	157, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
 	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
@@ -11353,19 +11692,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	154, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	158, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	139, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
-	155, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	140, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	143, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	159, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	144, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 14: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	13,  // 15: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 16: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	13,  // 17: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	156, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	154, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	154, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	154, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	160, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	158, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	158, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	158, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 22: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	19,  // 23: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 24: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -11374,15 +11713,15 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 27: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	13,  // 28: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 29: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	157, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	154, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	154, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	154, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	161, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	158, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	158, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	158, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	29,  // 34: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	141, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
-	155, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	142, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	158, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	145, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	159, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	146, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	162, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 39: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	28,  // 40: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 41: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -11398,19 +11737,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 51: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	28,  // 52: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	47,  // 53: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	154, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	154, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	158, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	158, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	45,  // 56: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	143, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
-	155, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	144, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	145, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	146, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	147, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	154, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	154, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	159, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	154, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	147, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	159, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	148, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	149, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	150, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	151, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	158, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	158, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	163, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	158, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 67: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	44,  // 68: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 69: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -11428,218 +11767,223 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	44,  // 81: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 82: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 83: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	158, // 84: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	158, // 85: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	154, // 86: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	154, // 87: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	154, // 88: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	162, // 84: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	162, // 85: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	158, // 86: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	158, // 87: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	158, // 88: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	70,  // 89: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	154, // 90: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	154, // 91: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	158, // 90: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	158, // 91: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	71,  // 92: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	72,  // 93: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	69,  // 94: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	148, // 95: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
-	154, // 96: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	154, // 97: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	154, // 98: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	154, // 99: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	154, // 100: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	152, // 95: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	158, // 96: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	158, // 97: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	158, // 98: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	158, // 99: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	158, // 100: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 101: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	68,  // 102: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 103: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	68,  // 104: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	154, // 105: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	158, // 105: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	77,  // 106: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 107: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	68,  // 108: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	154, // 109: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	158, // 109: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 110: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	68,  // 111: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	154, // 112: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	154, // 113: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	158, // 112: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	158, // 113: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 114: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	68,  // 115: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 116: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	154, // 117: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	158, // 117: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	68,  // 118: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 119: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	154, // 120: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	158, // 121: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	149, // 122: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	150, // 123: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	151, // 124: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	158, // 120: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	162, // 121: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	153, // 122: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	154, // 123: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	155, // 124: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	91,  // 125: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	154, // 126: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	154, // 127: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	154, // 128: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	158, // 126: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	158, // 127: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	158, // 128: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 129: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	90,  // 130: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 131: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	90,  // 132: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	158, // 133: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	162, // 133: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 134: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	90,  // 135: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 136: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
 	90,  // 137: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 138: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 139: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 140: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	108, // 141: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	154, // 142: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	158, // 143: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	110, // 144: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	152, // 145: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	111, // 146: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	109, // 147: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	154, // 148: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	158, // 149: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	154, // 150: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 151: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 152: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	116, // 153: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 154: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 155: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	121, // 156: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	158, // 157: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	121, // 158: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	121, // 159: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	126, // 160: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	129, // 161: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	132, // 162: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	154, // 163: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	158, // 164: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	129, // 165: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	130, // 166: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	154, // 167: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 168: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 169: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 170: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	44,  // 171: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	48,  // 172: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	90,  // 173: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	68,  // 174: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	154, // 175: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	154, // 176: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	154, // 177: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	160, // 178: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	131, // 179: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 180: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	132, // 181: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	161, // 182: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	131, // 183: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	132, // 184: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	161, // 185: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	138, // 186: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	162, // 187: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	121, // 188: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	163, // 189: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	46,  // 190: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 191: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 192: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 193: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 194: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 195: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 196: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 197: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 198: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 199: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 200: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 201: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 202: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 203: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 204: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 205: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 206: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 207: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 208: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 209: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
-	58,  // 210: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	60,  // 211: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	62,  // 212: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	64,  // 213: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	66,  // 214: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	73,  // 215: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	75,  // 216: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	78,  // 217: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	80,  // 218: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	82,  // 219: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	84,  // 220: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	86,  // 221: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	88,  // 222: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	92,  // 223: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	94,  // 224: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	104, // 225: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	100, // 226: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	102, // 227: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	96,  // 228: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	98,  // 229: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	106, // 230: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	112, // 231: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	114, // 232: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	117, // 233: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	119, // 234: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	124, // 235: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	122, // 236: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	127, // 237: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	133, // 238: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	135, // 239: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	137, // 240: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	7,   // 241: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 242: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 243: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 244: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 245: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 246: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 247: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 248: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 249: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 250: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 251: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 252: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 253: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 254: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 255: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 256: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 257: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 258: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 259: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
-	59,  // 260: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	61,  // 261: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	63,  // 262: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	65,  // 263: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	67,  // 264: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	74,  // 265: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	76,  // 266: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	79,  // 267: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	81,  // 268: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	83,  // 269: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	85,  // 270: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	87,  // 271: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	89,  // 272: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	93,  // 273: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	95,  // 274: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	105, // 275: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	101, // 276: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	103, // 277: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	97,  // 278: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	99,  // 279: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	107, // 280: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	113, // 281: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	115, // 282: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	118, // 283: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	120, // 284: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	125, // 285: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	123, // 286: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	128, // 287: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	134, // 288: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	136, // 289: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	164, // 290: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	241, // [241:291] is the sub-list for method output_type
-	191, // [191:241] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	191, // [191:191] is the sub-list for extension extendee
-	0,   // [0:191] is the sub-list for field type_name
+	2,   // 138: cantina.v1.RebalanceRequest.write:type_name -> cantina.v1.Write
+	102, // 139: cantina.v1.RebalanceResponse.moves:type_name -> cantina.v1.Relocation
+	103, // 140: cantina.v1.RebalanceResponse.left:type_name -> cantina.v1.NotMoved
+	2,   // 141: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 142: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 143: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	112, // 144: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	158, // 145: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	162, // 146: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	114, // 147: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	156, // 148: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	115, // 149: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	113, // 150: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	158, // 151: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	162, // 152: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	158, // 153: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 154: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 155: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	120, // 156: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 157: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 158: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	125, // 159: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	162, // 160: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	125, // 161: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	125, // 162: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	130, // 163: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	133, // 164: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	136, // 165: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	158, // 166: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	162, // 167: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	133, // 168: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	134, // 169: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	158, // 170: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13,  // 171: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	19,  // 172: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	28,  // 173: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	44,  // 174: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	48,  // 175: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	90,  // 176: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	68,  // 177: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	158, // 178: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	158, // 179: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	158, // 180: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	164, // 181: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	135, // 182: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 183: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	136, // 184: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	165, // 185: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	135, // 186: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	136, // 187: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	165, // 188: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	142, // 189: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	166, // 190: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	125, // 191: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	167, // 192: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	46,  // 193: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	6,   // 194: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	8,   // 195: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	15,  // 196: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	17,  // 197: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	20,  // 198: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	22,  // 199: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	24,  // 200: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	26,  // 201: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	30,  // 202: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	32,  // 203: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	34,  // 204: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	36,  // 205: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	38,  // 206: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	40,  // 207: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	42,  // 208: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	49,  // 209: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	51,  // 210: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	53,  // 211: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	55,  // 212: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
+	58,  // 213: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	60,  // 214: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	62,  // 215: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	64,  // 216: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	66,  // 217: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	73,  // 218: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	75,  // 219: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	78,  // 220: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	80,  // 221: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	82,  // 222: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	84,  // 223: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	86,  // 224: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	88,  // 225: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	92,  // 226: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	94,  // 227: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	108, // 228: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	104, // 229: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	106, // 230: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	96,  // 231: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	98,  // 232: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	100, // 233: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
+	110, // 234: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	116, // 235: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	118, // 236: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	121, // 237: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	123, // 238: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	128, // 239: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	126, // 240: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	131, // 241: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	137, // 242: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	139, // 243: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	141, // 244: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	7,   // 245: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	9,   // 246: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	16,  // 247: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	18,  // 248: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	21,  // 249: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	23,  // 250: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	25,  // 251: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	27,  // 252: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	31,  // 253: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	33,  // 254: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	35,  // 255: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	37,  // 256: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	39,  // 257: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	41,  // 258: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	43,  // 259: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	50,  // 260: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	52,  // 261: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	54,  // 262: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	56,  // 263: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
+	59,  // 264: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	61,  // 265: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	63,  // 266: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	65,  // 267: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	67,  // 268: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	74,  // 269: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	76,  // 270: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	79,  // 271: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	81,  // 272: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	83,  // 273: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	85,  // 274: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	87,  // 275: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	89,  // 276: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	93,  // 277: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	95,  // 278: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	109, // 279: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	105, // 280: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	107, // 281: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	97,  // 282: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	99,  // 283: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	101, // 284: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
+	111, // 285: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	117, // 286: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	119, // 287: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	122, // 288: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	124, // 289: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	129, // 290: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	127, // 291: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	132, // 292: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	138, // 293: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	140, // 294: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	168, // 295: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	245, // [245:296] is the sub-list for method output_type
+	194, // [194:245] is the sub-list for method input_type
+	194, // [194:194] is the sub-list for extension type_name
+	194, // [194:194] is the sub-list for extension extendee
+	0,   // [0:194] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11651,8 +11995,8 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[131].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[137].OneofWrappers = []any{
+	file_cantina_v1_api_proto_msgTypes[135].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[141].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Input)(nil),
 	}
@@ -11662,7 +12006,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   153,
+			NumMessages:   157,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

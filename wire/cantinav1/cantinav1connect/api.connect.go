@@ -146,6 +146,9 @@ const (
 	// CantinaServiceUndrainCellProcedure is the fully-qualified name of the CantinaService's
 	// UndrainCell RPC.
 	CantinaServiceUndrainCellProcedure = "/cantina.v1.CantinaService/UndrainCell"
+	// CantinaServiceRebalanceProcedure is the fully-qualified name of the CantinaService's Rebalance
+	// RPC.
+	CantinaServiceRebalanceProcedure = "/cantina.v1.CantinaService/Rebalance"
 	// CantinaServiceGetStatusProcedure is the fully-qualified name of the CantinaService's GetStatus
 	// RPC.
 	CantinaServiceGetStatusProcedure = "/cantina.v1.CantinaService/GetStatus"
@@ -221,6 +224,8 @@ type CantinaServiceClient interface {
 	DiscardUnknown(context.Context, *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error)
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
+	// Plans moves of instances that make the use of the cells more even, and begins them.
+	Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	// Makes a key for a browser; any server answers.
 	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
@@ -482,6 +487,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("UndrainCell")),
 			connect.WithClientOptions(opts...),
 		),
+		rebalance: connect.NewClient[cantinav1.RebalanceRequest, cantinav1.RebalanceResponse](
+			httpClient,
+			baseURL+CantinaServiceRebalanceProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("Rebalance")),
+			connect.WithClientOptions(opts...),
+		),
 		getStatus: connect.NewClient[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse](
 			httpClient,
 			baseURL+CantinaServiceGetStatusProcedure,
@@ -592,6 +603,7 @@ type cantinaServiceClient struct {
 	discardUnknown     *connect.Client[cantinav1.DiscardUnknownRequest, cantinav1.DiscardUnknownResponse]
 	drainCell          *connect.Client[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse]
 	undrainCell        *connect.Client[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse]
+	rebalance          *connect.Client[cantinav1.RebalanceRequest, cantinav1.RebalanceResponse]
 	getStatus          *connect.Client[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse]
 	createBrowserKey   *connect.Client[cantinav1.CreateBrowserKeyRequest, cantinav1.CreateBrowserKeyResponse]
 	endWait            *connect.Client[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse]
@@ -800,6 +812,11 @@ func (c *cantinaServiceClient) UndrainCell(ctx context.Context, req *connect.Req
 	return c.undrainCell.CallUnary(ctx, req)
 }
 
+// Rebalance calls cantina.v1.CantinaService.Rebalance.
+func (c *cantinaServiceClient) Rebalance(ctx context.Context, req *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error) {
+	return c.rebalance.CallUnary(ctx, req)
+}
+
 // GetStatus calls cantina.v1.CantinaService.GetStatus.
 func (c *cantinaServiceClient) GetStatus(ctx context.Context, req *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {
 	return c.getStatus.CallUnary(ctx, req)
@@ -898,6 +915,8 @@ type CantinaServiceHandler interface {
 	DiscardUnknown(context.Context, *connect.Request[cantinav1.DiscardUnknownRequest]) (*connect.Response[cantinav1.DiscardUnknownResponse], error)
 	DrainCell(context.Context, *connect.Request[cantinav1.DrainCellRequest]) (*connect.Response[cantinav1.DrainCellResponse], error)
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
+	// Plans moves of instances that make the use of the cells more even, and begins them.
+	Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	// Makes a key for a browser; any server answers.
 	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
@@ -1155,6 +1174,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("UndrainCell")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceRebalanceHandler := connect.NewUnaryHandler(
+		CantinaServiceRebalanceProcedure,
+		svc.Rebalance,
+		connect.WithSchema(cantinaServiceMethods.ByName("Rebalance")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceGetStatusHandler := connect.NewUnaryHandler(
 		CantinaServiceGetStatusProcedure,
 		svc.GetStatus,
@@ -1301,6 +1326,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceDrainCellHandler.ServeHTTP(w, r)
 		case CantinaServiceUndrainCellProcedure:
 			cantinaServiceUndrainCellHandler.ServeHTTP(w, r)
+		case CantinaServiceRebalanceProcedure:
+			cantinaServiceRebalanceHandler.ServeHTTP(w, r)
 		case CantinaServiceGetStatusProcedure:
 			cantinaServiceGetStatusHandler.ServeHTTP(w, r)
 		case CantinaServiceCreateBrowserKeyProcedure:
@@ -1486,6 +1513,10 @@ func (UnimplementedCantinaServiceHandler) DrainCell(context.Context, *connect.Re
 
 func (UnimplementedCantinaServiceHandler) UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.UndrainCell is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.Rebalance is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {
