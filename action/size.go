@@ -20,7 +20,7 @@ var (
 	// ErrTooLong reports arguments or variables that no program can be started with.
 	ErrTooLong = errors.New("too long for a program")
 	// ErrShown reports a value that an answer showed in the place of the real one.
-	ErrShown = errors.New("is what is shown in the place of a value: give the value itself")
+	ErrShown = errors.New("is the placeholder of a hidden value: give the value itself")
 )
 
 // CheckEnv refuses variables that no program can be started with, and values that were only

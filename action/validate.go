@@ -18,8 +18,7 @@ var (
 	// ErrKeep reports work that cannot outlive its cell's process.
 	ErrKeep = errors.New("keep needs an action that is one program, no sidecars, and a session of its own")
 	// ErrNoWayIn reports ports of a container with a private network.
-	ErrNoWayIn = errors.New("with own_net there is no way in: the network of its own has nothing but loopback, " +
-		"so no other process could reach the ports")
+	ErrNoWayIn = errors.New("own_net has only a loopback interface: no other process could reach the ports")
 )
 
 var (

@@ -38,7 +38,7 @@ func (b backlog) texts() []string {
 	say(b.Untried, longQueue, "instances and tasks are not placed yet")
 	say(b.InFlight, longQueue, "instances and tasks are placed, and their cells have not confirmed them")
 	say(b.Ready, longQueue, "cells wait for the call that carries their work")
-	say(b.Silent, 1, "cells did not answer their last placement: it is repeated")
+	say(b.Silent, 1, "cells did not respond to their last placement, which is repeated")
 	say(b.Uncommitted, longQueue, "changes wait for their commit")
 	say(b.Undelivered, longQueue, "changes are committed and wait for their effects")
 	say(b.Unread, 1, "cells have sent messages that the leader has not read: it is late, and finds no cell silent "+

@@ -17,7 +17,7 @@ func TestWhatIsBehind(t *testing.T) {
 		"a slow store": {backlog{Uncommitted: 100, Undelivered: 1000}, []string{"100 changes wait for their commit",
 			"1,000 changes are committed and wait for their effects"}},
 		"cells": {backlog{Ready: 100, Silent: 1, Unread: 2}, []string{"100 cells wait for the call that carries their work",
-			"1 cells did not answer their last placement: it is repeated",
+			"1 cells did not respond to their last placement, which is repeated",
 			"2 cells have sent messages that the leader has not read: it is late, and finds no cell silent meanwhile"}},
 	} {
 		if got := c.b.texts(); !slices.Equal(got, c.want) {

@@ -256,9 +256,9 @@ func (k *Drains) Heard(name worker.CellName, said DrainReport) {
 // drainEnded describes how a drain ended.
 func drainEnded(d *registry.Drain) string {
 	if len(d.Waited) == 0 {
-		return "drained: nothing is left"
+		return "drained: no work is left"
 	}
-	return "the drain's deadline ended what was left; it waited for " + strings.Join(d.Waited, ", ")
+	return "the deadline of the drain ended the remaining work: " + strings.Join(d.Waited, ", ")
 }
 
 // DrainRequest requests a drain. A zero deadline means the default.
@@ -281,7 +281,7 @@ func (k *Drains) Drain(ctx context.Context, name worker.CellName, n DrainRequest
 			now := k.leader.cfg.Clock.Wall().Round(0)
 			d := &registry.Drain{Cell: name, Reason: n.Reason, By: w.By, Since: now, Until: now.Add(deadline),
 				StopBatch: n.StopBatch}
-			return d, fmt.Sprintf("is drained, until %s at most: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
+			return d, fmt.Sprintf("drains until %s at the latest: %s", d.Until.UTC().Format(time.RFC3339), n.Reason), nil
 		})
 }
 

@@ -160,7 +160,7 @@ func (d *silentProc) why(p worker.Proof) string {
 func (d *silentProc) work() string {
 	var out []string
 	if d.instances > 0 {
-		out = append(out, text.Count(d.instances, "instance")+" placed anew on other cells, as these have room")
+		out = append(out, text.Count(d.instances, "instance")+" placed on other cells, as these have room")
 	}
 	if d.tasks > 0 {
 		out = append(out, text.Count(d.tasks, "task")+
@@ -184,7 +184,7 @@ func (l *Leader) Lost() []Lost {
 		case d.certain:
 			newest[d.Cell] = d.Lost
 		case !known && l.Registry.IsDead(d.Proc): // it never had a row: its death is not reported
-			d.Why, d.Work = d.session, "it was never given work"
+			d.Why, d.Work = d.session, "it never received work"
 			newest[d.Cell] = d.Lost
 		}
 	}

@@ -191,7 +191,7 @@ func TestLostWorkIsCountedByKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second)
-		want := "1 instance placed anew on other cells, as these have room; 1 task lost and not started again: " +
+		want := "1 instance placed on other cells, as these have room; 1 task lost and not started again: " +
 			"record the outcome with cantina task resolve"
 		if c := goneCell(t, v, "c3"); c.Gone.Work != want {
 			t.Errorf("%q", c.Gone.Work)
@@ -244,7 +244,7 @@ func TestInstancesOfASilentCellAreCounted(t *testing.T) {
 			t.Fatalf("%d are still on it", n)
 		}
 		pass(time.Hour)
-		if c := goneCell(t, v, "c3"); c.Gone.Work != "1 instance placed anew on other cells, as these have room" {
+		if c := goneCell(t, v, "c3"); c.Gone.Work != "1 instance placed on other cells, as these have room" {
 			t.Errorf("%q", c.Gone.Work)
 		}
 	})

@@ -176,7 +176,7 @@ func TestBatchTasksOfASilentCellAreUnconfirmed(t *testing.T) {
 			}) != (unconfirmedReason != "") {
 				t.Errorf("%v: %q, %v", state, s.Warnings, err)
 			}
-			if bounded && !strings.Contains(fmt.Sprint(s.Warnings), "at most") {
+			if bounded && !strings.Contains(fmt.Sprint(s.Warnings), "within ") {
 				t.Errorf("%v: %q", state, s.Warnings)
 			}
 		}

@@ -319,7 +319,7 @@ func logAudit(log *slog.Logger, e worker.Audit) {
 
 // Deposed implements registry.Listener.
 func (l *Leader) Deposed(higher fence.Term) {
-	l.log.Warn("a higher term was heard: this one ends", "higher", higher.String())
+	l.log.Warn("term ends: a higher term exists", "higher", higher.String())
 	l.cfg.Resign(higher)
 }
 

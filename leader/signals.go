@@ -137,7 +137,7 @@ func (s *SignalSender) ended(ctx context.Context, x *sending) {
 func (s *SignalSender) targets(domain, service string) (list []lrp.Actual, problem string) {
 	if _, err := s.board.GetService(lrp.ServiceKey{Domain: domain, Name: service}); errors.Is(err,
 		bbs.ErrServiceNotFound) {
-		return nil, fmt.Sprintf("there is no service %s in domain %s", service, domain)
+		return nil, fmt.Sprintf("service %q not found in domain %q", service, domain)
 	}
 	for r := (plan.Range{Limit: 1000}); ; {
 		p, err := s.board.ListInstances(plan.InstanceFilter{Domain: domain, Service: service}, r)

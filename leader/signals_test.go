@@ -111,7 +111,7 @@ func TestASignalReachesEachInstanceOnce(t *testing.T) {
 	s.Signal(signalOf("other"), report)
 	for h.next() {
 	}
-	if len(reported) != 2 || reported[1].Problem != "there is no service other in domain d" || s.firings != 0 {
+	if len(reported) != 2 || reported[1].Problem != "service \"other\" not found in domain \"d\"" || s.firings != 0 {
 		t.Fatalf("%+v, %d being sent", reported[1:], s.firings)
 	}
 }

@@ -134,7 +134,7 @@ func explainDrain(d *api.Drain) string {
 	text += ": " + d.Reason
 	switch {
 	case !d.Ended.IsZero() && len(d.Waits) == 0:
-		return text + "; nothing is left"
+		return text + "; no work is left"
 	case !d.Ended.IsZero():
 		return text + "; its deadline ended " + strings.Join(d.Waits, ", ")
 	case d.Unknown != "" && len(d.Waits) == 0:

@@ -385,7 +385,7 @@ func (v operationView) unconfirmedCells(sessions []worker.SessionView) []string 
 			text += fmt.Sprintf("; its %s may still run; tasks and exclusive instances start elsewhere only after it is "+
 				"declared dead", counted(lrps, tasks, s.Work))
 			if s.Expiry > 0 {
-				text += fmt.Sprintf(", in %v at most", s.Expiry.Round(time.Second))
+				text += fmt.Sprintf(", within %v", s.Expiry.Round(time.Second))
 			}
 			if s.Member && !s.Dead {
 				text += "; to declare it now: " + forgetHint(forgotten(&s))

@@ -44,7 +44,7 @@ type workload struct {
 	KillTarget    enum[killTargets]  `spec:"kill_target" default:"cgroup" doc:"receivers of the signal: every process, the main process's group (without processes in other sessions), or the main process only (the rest is cleaned up after it)"`
 	ParentDeath   *parentDeath       `spec:"parent_death_signal" default:"TERM with cgroups, KILL without" doc:"signal to the main process when the cell dies. TERM allows cleanup; KILL is certain, but leaves children behind without cgroups; none leaves it to the reaper"`
 	Session       *bool              `spec:"own_session" default:"true" doc:"false runs it in the cell's session and process group: it receives Ctrl-C and Ctrl-Z directly, but without cgroups only the main process can be stopped"`
-	OnCellRestart enum[cellRestarts] `spec:"on_cell_restart" default:"stop" doc:"keep lets it run while the cell's process restarts"`
+	OnCellRestart enum[cellRestarts] `spec:"on_cell_restart" default:"stop" doc:"keep: the work continues while the cell process restarts"`
 
 	Stack       string        `spec:"stack" default:"any" doc:"stack that the cell must provide"`
 	Placement   []string      `spec:"placement_tags" doc:"placement tags that the cell must have"`
@@ -98,7 +98,7 @@ type job struct {
 	NodeOrder  enum[nodeOrders]  `spec:"node_order" default:"random" doc:"order in which nodes run"`
 	After      []string          `spec:"after" doc:"jobs that must be done on all their nodes first; they may run on other nodes"`
 	Policy     enum[policies]    `spec:"policy" default:"round_robin" doc:"how the jobs over the same nodes share them. round_robin: one start per job and round. ranked_priority: a job gets only room that those of higher priority leave. randomized_priority: each start is drawn, in proportion to the priorities. long_tail: first the job with the fewest ready nodes"`
-	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"which of the possible cells gets a batch task. spread: the least used. round_robin: the one that got batch work the longest ago. busiest: the one with the least free amounts, by the weights of resources on level cell"`
+	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"choice of the cell for a batch task. spread: the least used cell. round_robin: the cell that got batch work the longest ago. busiest: the cell with the least free amounts, by the weights of resources on level cell"`
 	Level      string            `spec:"level" default:"the last of levels" doc:"level of the nodes on which the job runs"`
 	Resources  free[free[limit]] `spec:"resources" doc:"per level (or instance for the root, or cell): the amount that each node has, and the amount that one batch task takes"`
 	Filters    free[filter]      `spec:"filters" doc:"filters per level; a node runs only if it and all its ancestors pass. That of level cell selects cells by their host names"`
@@ -216,11 +216,11 @@ type limit struct {
 
 type filter struct {
 	place
-	Include      []string `spec:"include" doc:"only nodes with these names"`
-	IncludeRegex string   `spec:"include_regex" doc:"only nodes whose name matches (RE2, anywhere in the name)"`
-	Exclude      []string `spec:"exclude" doc:"no nodes with these names"`
-	ExcludeRegex string   `spec:"exclude_regex" doc:"no node whose name matches"`
-	Tags         []string `spec:"tags" doc:"only nodes with at least one of these tags"`
+	Include      []string `spec:"include" doc:"names of nodes to include"`
+	IncludeRegex string   `spec:"include_regex" doc:"regular expression (RE2) of names to include; it matches anywhere in a name"`
+	Exclude      []string `spec:"exclude" doc:"names of nodes to exclude"`
+	ExcludeRegex string   `spec:"exclude_regex" doc:"regular expression of names to exclude"`
+	Tags         []string `spec:"tags" doc:"include only nodes with at least one of these tags"`
 	Fraction     *float64 `spec:"fraction" default:"1" doc:"share of the nodes, greater than 0 and at most 1; always the same nodes, and a larger share includes a smaller one"`
 }
 

@@ -275,7 +275,7 @@ f:4:53: services.beside.rootfs: "./root" is relative, but the file has no direct
 f:5:50: services.odd.rootfs: "docker://x": neither the absolute path of a directory or a tarball nor an image of a
 	registry like NAME@sha256:DIGEST`},
 	"unreachable ports": {"services: {s: {command: [a], isolation: namespaces, own_net: true, ports: [{name: http}]}}", `
-f:1:75: services.s.ports: with own_net there is no way in: the network of its own has nothing but loopback, so no
+f:1:75: services.s.ports: own_net has only a loopback interface: no
 	other process could reach the ports; remove own_net or the ports`},
 	"no command": {"tasks: {t: {}}", `
 f:1:12: tasks.t: field command is missing; or use action`},

@@ -102,7 +102,7 @@ func planVerb(c *cli) *cobra.Command {
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
 		"spec file, directory of spec files, - for standard input, or URL")
-	cmd.Flags().BoolVar(&prune, "prune", false, "include deletions, as apply --prune would make them")
+	cmd.Flags().BoolVar(&prune, "prune", false, "include the deletions that apply --prune would make")
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and exit")
 	c.waiting(cmd)
 	return c.reading(cmd)

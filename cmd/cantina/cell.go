@@ -63,15 +63,16 @@ func cellVerb(c *cli) *cobra.Command {
 		"name of the cell; only one process at a time can use it (default: that of the directory, if it has one)")
 	f.given = p.Lookup("name")
 	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "addresses of the servers: host:port or unix:PATH")
-	p.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on for calls of the leader: host:port or unix:PATH")
+	p.StringVar(&f.listen, "listen", "127.0.0.1:0",
+		"address to listen on for calls from the leader: host:port or unix:PATH")
 	p.StringVar(&f.advertise, "advertise", "", "address that the leader calls (default: the one of --listen)")
 	p.StringVar(&f.host, "instance-host", "", "address at which clients reach instances (default 127.0.0.1)")
 	p.BoolVar(&f.insecure, "insecure-listen", false,
 		"listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	p.StringVar(&f.offer.Zone, "zone", "", "availability zone")
 	p.StringSliceVar(&f.offer.Stacks, "stack", nil, "stacks that this cell provides")
-	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must ask for to run here")
-	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work may ask for")
+	p.StringSliceVar(&f.offer.RequiredTags, "required-tag", nil, "placement tags that work must require to run here")
+	p.StringSliceVar(&f.offer.OptionalTags, "optional-tag", nil, "placement tags that work can require")
 	p.StringToStringVar(&f.offer.Labels, "label", nil, "labels of the cell: NAME=VALUE")
 	p.StringSliceVar(&f.offer.Taints, "taint", nil, "taints: only work that tolerates them runs here")
 	p.StringToStringVar(&f.capacity, "capacity", nil,

@@ -22,9 +22,9 @@ type graceFlags struct {
 
 func (g *graceFlags) add(cmd *cobra.Command) {
 	g.cmd = cmd
-	cmd.Flags().BoolVar(&g.now, "now", false, "kill at once, also what is being stopped already: no time to clean up")
+	cmd.Flags().BoolVar(&g.now, "now", false, "kill at once, without time to clean up, also if already stopping")
 	cmd.Flags().Var(&durationFlag{d: &g.grace}, "grace",
-		"kill after this duration at the latest, like 5s, also what is being stopped already (default: stop_grace)")
+		"kill after at most this duration, like 5s, also if already stopping (default: stop_grace)")
 	oneOf(cmd, "now", "grace")
 }
 

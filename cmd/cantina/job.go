@@ -136,7 +136,7 @@ func jobVerb(c *cli) *cobra.Command {
 		},
 	}
 	domainFlag(ls, &domain)
-	sel.add(ls, "only jobs")
+	sel.add(ls, "list only jobs")
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",
@@ -186,8 +186,8 @@ func jobNodesVerb(c *cli) *cobra.Command {
 		"ready, running, done, failed, backoff, blocked, stranded (a job it depends on cannot finish on "+
 			"this node), avoided, disabled or absent")
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
-	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
+	cmd.Flags().StringVar(&q.Node, "node", "", "list only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "list only nodes below this one")
 	return c.reading(cmd)
 }
 
@@ -214,8 +214,8 @@ func jobResultsVerb(c *cli) *cobra.Command {
 	}
 	choicesVar(cmd.Flags(), &q.State, "state", []string{"done", "failed"}, "done or failed")
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
-	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
+	cmd.Flags().StringVar(&q.Node, "node", "", "print only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "print only nodes below this one")
 	return c.reading(cmd)
 }
 
@@ -270,8 +270,8 @@ func jobRetryVerb(c *cli) *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
-	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
+	cmd.Flags().StringVar(&q.Node, "node", "", "retry only this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "retry only nodes below this one")
 	c.waiting(cmd)
 	return c.writing(cmd)
 }
@@ -308,8 +308,8 @@ func jobKillVerb(c *cli) *cobra.Command {
 		},
 	}
 	domainFlag(cmd, &domain)
-	cmd.Flags().StringVar(&q.Node, "node", "", "only this node")
-	cmd.Flags().StringVar(&q.Below, "below", "", "only nodes below this one")
+	cmd.Flags().StringVar(&q.Node, "node", "", "kill only batch tasks on this node")
+	cmd.Flags().StringVar(&q.Below, "below", "", "kill only batch tasks on nodes below this one")
 	c.waiting(cmd)
 	return c.writing(cmd)
 }

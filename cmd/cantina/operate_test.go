@@ -76,7 +76,7 @@ func TestStatusCellsAndQuarantine(t *testing.T) {
 		t.Error(got)
 	}
 	s.fails(api.ExitUsage, "a second time", "leader", "end-wait", "--yes")
-	for _, want := range []string{"the initial wait has ended", "there is no initial wait"} {
+	for _, want := range []string{"the initial wait has ended", "no initial wait in progress"} {
 		if _, errs, code := s.run("leader", "end-wait", "--accept-double-starts", "--yes"); code != 0 ||
 			!strings.Contains(errs, want) {
 			t.Errorf("%d %s", code, errs)

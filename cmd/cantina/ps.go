@@ -60,7 +60,7 @@ func stoppingText(c *cli, x *pb.Instance) string {
 	if x.StopBy == nil {
 		return "is being stopped"
 	}
-	return "killed in " + max(x.StopBy.AsTime().Sub(c.Now()), 0).Round(time.Second).String() + " at most"
+	return "killed within " + max(x.StopBy.AsTime().Sub(c.Now()), 0).Round(time.Second).String()
 }
 
 func instanceNote(c *cli, x *pb.Instance) string {
@@ -152,9 +152,9 @@ func psVerb(c *cli) *cobra.Command {
 				})
 		},
 	}
-	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
-	cmd.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
-	sel.add(cmd, "only instances of services")
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "list only this domain")
+	cmd.Flags().StringVar(&q.Cell, "cell", "", "list only instances on this cell")
+	sel.add(cmd, "list only instances of services")
 	choicesVar(cmd.Flags(), &q.State, "state", wordsOf(lrp.Unclaimed, lrp.Crashed),
 		"UNCLAIMED, CLAIMED, RUNNING or CRASHED")
 	cmd.Flags().BoolVar(&q.All, "all", false, "list every row, also replaced and suspect ones")
@@ -226,7 +226,7 @@ func serviceVerb(c *cli) *cobra.Command {
 		},
 	}
 	domainFlag(ls, &domain)
-	sel.add(ls, "only services")
+	sel.add(ls, "list only services")
 	watchFlag(ls, &watch)
 	get := &cobra.Command{
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml",

@@ -98,8 +98,8 @@ func cronListVerb(c *cli) *cobra.Command {
 				})
 		},
 	}
-	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
-	sel.add(ls, "only schedules")
+	ls.Flags().StringVar(&q.Domain, "domain", "", "list only this domain")
+	sel.add(ls, "list only schedules")
 	watchFlag(ls, &watch)
 	return c.reading(ls)
 }

@@ -195,7 +195,7 @@ func leaderVerb(c *cli) *cobra.Command {
 			case now.Status.Waiting:
 				c.notef("the initial wait has ended\n")
 			default:
-				c.notef("there is no initial wait\n")
+				c.notef("no initial wait in progress\n")
 			}
 			return err
 		},

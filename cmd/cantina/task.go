@@ -90,11 +90,11 @@ func taskVerb(c *cli) *cobra.Command {
 			})
 		},
 	}
-	ls.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	ls.Flags().StringVar(&q.Domain, "domain", "", "list only this domain")
 	numberVar(ls.Flags(), &limit, "limit", "n", 0, 0, unbounded, "list at most this many (0: all)")
-	ls.Flags().StringVar(&q.Name, "name", "", "only tasks with this name")
-	ls.Flags().StringVar(&q.Cell, "cell", "", "only this cell")
-	sel.add(ls, "only tasks")
+	ls.Flags().StringVar(&q.Name, "name", "", "list only tasks with this name")
+	ls.Flags().StringVar(&q.Cell, "cell", "", "list only tasks on this cell")
+	sel.add(ls, "list only tasks")
 	choicesVar(ls.Flags(), &q.State, "state", wordsOf(task.Pending, task.Resolving),
 		"PENDING, RUNNING, COMPLETED or RESOLVING")
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost),

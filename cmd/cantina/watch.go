@@ -135,9 +135,9 @@ func eventsVerb(c *cli) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Since, "since", "",
 		"print events after this revision or position, or of this duration, like 10m")
-	cmd.Flags().StringVar(&q.Domain, "domain", "", "only this domain")
+	cmd.Flags().StringVar(&q.Domain, "domain", "", "print only events of this domain")
 	choicesVar(cmd.Flags(), &q.Kind, "kind", wordsOf(event.Service, event.Note),
-		"only this kind: service, instance, task, job, node, cell, schedule or note")
+		"print only events of this kind: service, instance, task, job, node, cell, schedule or note")
 	cmd.Flags().BoolVar(&q.All, "all", false, "for instances: every row, also replaced and suspect ones")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow: print new events as they arrive")
 	c.waiting(cmd)

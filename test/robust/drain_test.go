@@ -137,11 +137,11 @@ func TestDrainMovesBeforeItStops(t *testing.T) {
 	if text := must(t, c.addr(), "cells", "c1"); !strings.Contains(text, "drained: new disk") {
 		t.Errorf("cells:\n%s", text)
 	}
-	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "new disk; nothing is left") ||
+	if text := must(t, c.addr(), "explain", "cell/c1"); !strings.Contains(text, "new disk; no work is left") ||
 		!strings.Contains(text, "undrain c1") {
 		t.Errorf("explain:\n%s", text)
 	}
-	if text := must(t, c.addr(), "events", "--since", "1", "--kind", "cell"); !strings.Contains(text, "nothing is left") {
+	if text := must(t, c.addr(), "events", "--since", "1", "--kind", "cell"); !strings.Contains(text, "no work is left") {
 		t.Errorf("events:\n%s", text)
 	}
 }

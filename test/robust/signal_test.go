@@ -44,7 +44,7 @@ schedules:
 		t.Fatalf("%d of 4 instances got the signal", len(w.lines("got")))
 	}
 	must(t, c.addr(), "cron", "run", "nobody", "--domain", "d")
-	c.reported("nobody", "signal not sent: there is no service gone in domain d, by hand")
+	c.reported("nobody", "signal not sent: service \"gone\" not found in domain \"d\", by hand")
 
 	c.cells["c2"].signal(syscall.SIGSTOP)
 	must(t, c.addr(), "cron", "run", "reload", "--domain", "d")
