@@ -40,9 +40,11 @@ CHECKED    := protobuf-compiler libprotobuf-dev git
 HEAP       := MemoryIsFreed|TooManyValues
 # What no user changes, and takes long.
 NO_USER    := ThreadsComeAndGo|ChecksLeaveNothing|BigOutput
+# The half of make test that runs whole clusters.
+CLUSTERS   := cantina/test/robust cantina/test/stories
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
-.PHONY: ui ui-check all build demo demo-ui test check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
+.PHONY: ui ui-check all build demo demo-ui test test-clusters test-machine check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
 
 all: build
 
@@ -74,12 +76,21 @@ demo: $(BIN)/cantina $(BIN)/cantina-demo
 demo-ui: $(BIN)/cantina $(BIN)/cantina-demo
 	@$(BIN)/cantina-demo ui --cantina $(BIN)/cantina --spec examples/demo/shard.yaml
 
+# test runs two halves at the same time: most of these tests wait, for programs and for timeouts.
 test: need $(BIN)/cantina $(BIN)/cantina-demo
 	scripts/ui packages
-	$(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)' $(REALPKGS)
+	$(MAKE) --no-print-directory -j2 test-clusters test-machine
+
+# test-clusters tests servers and cells: faults, and a day of a user.
+test-clusters:
+	$(GO) test -count=1 -p 1 -timeout 25m $(CLUSTERS)
+	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -timeout 15m -run '$(AS_USER)' cantina/test/robust
+
+# test-machine tests all else: containers, the store, the command line, the web UI.
+test-machine:
+	$(GO) test -count=1 -p 1 -parallel 4 -timeout 20m -skip '$(HEAP)' $(filter-out $(CLUSTERS),$(REALPKGS))
 	$(GO) test -count=1 -timeout 8m -run '$(HEAP)' $(HEAPPKGS)
-	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -skip '$(HEAP)|$(NO_USER)' cantina/executor
-	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -p 1 -timeout 20m -run '$(AS_USER)' cantina/test/robust
+	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -short -parallel 4 -timeout 15m -skip '$(HEAP)|$(NO_USER)' cantina/executor
 
 # check installs nothing: make deps does.
 check: missing $(REAPER) fmt tidy vet lint arch generated ui-check race sim

@@ -55,6 +55,7 @@ func TestChecksLeaveNothing(t *testing.T) {
 		for level, isolation := range isolations {
 			for kind, script := range leavings {
 				t.Run(fmt.Sprint(mode, " ", level, " ", kind), func(t *testing.T) {
+					t.Parallel()
 					if mode == "none" && level == "namespaces" {
 						t.Skip("needs groups")
 					}

@@ -177,7 +177,9 @@ func TestExecLeavesProcessesBehind(t *testing.T) {
 // TestExecWithoutGroups: without control groups a program and a copy work alike, and end with the container.
 func TestExecWithoutGroups(t *testing.T) {
 	e := testExecutor(t, func(c *Config) { c.Cgroups = CgroupNone })
-	if err := e.Launch(Reservation{ID: "x"}, sh("echo here > f; echo up; sleep 1000")); err != nil {
+	s := sh("echo here > f; echo up; sleep 1000")
+	s.Workload.Termination.Grace = 100 * time.Millisecond
+	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}
 	await(t, e, "x", runningState)

@@ -51,6 +51,7 @@ func TestDeadlineIsHeldAllThrough(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dataDir, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Dir: dataDir, Deadline: 4 * time.Second,
 				Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})

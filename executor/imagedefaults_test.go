@@ -122,11 +122,10 @@ func TestSignalsOfImages(t *testing.T) {
 // a check and in exec; nothing runs as root in their stead.
 func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
 	needRoot(t)
-	e := testExecutor(t, nil)
 	run := func(user string) *action.Run {
 		return &action.Run{Path: "/bin/sh", Args: []string{"-c", "echo ran as $(id -u); sleep 1000"}, User: user}
 	}
-	refused := func(id string, w action.Workload, says ...string) {
+	refused := func(t *testing.T, e *Executor, id string, w action.Workload, says ...string) {
 		t.Helper()
 		r := launch(t, e, id, Spec{Workload: w}).Result
 		if out := lines(t, e, id, logstore.Stdout); !r.Failed || slices.Contains(out, "ran as 0") {
@@ -140,19 +139,24 @@ func TestUsersThatCannotBeAreRefusedWhereverTheyStand(t *testing.T) {
 	}
 	for _, user := range []string{"4294967295", "65534:4294967295", "99999999999", "-1", "no-such-user",
 		"root:no-such-group", ":", "00"} {
-		quoted := `"` + user + `"`
-		do := func(u string) action.Action { return action.Action{Run: run(u)} }
-		setup := do(user)
-		refused("workload "+user, action.Workload{Action: do(""), User: user}, quoted)
-		refused("step "+user, action.Workload{Action: do(user)}, quoted)
-		refused("setup "+user, action.Workload{Action: do(""), Setup: &setup}, quoted)
-		refused("sidecar "+user, action.Workload{Action: do("65534"), Sidecars: []action.Action{do(user)}}, quoted)
-		refused("check "+user, action.Workload{Action: do("65534"),
-			Checks: []action.Check{{Exec: run(user), StartupInterval: time.Millisecond}}, StartTimeout: time.Second})
-		refused("image "+user, action.Workload{Action: action.Action{Run: &action.Run{}}, Isolation: action.IsolationRootfs,
-			Rootfs: imageFile(t, v1.Config{Cmd: []string{"sh", "-c", "echo ran as 0"}, User: user})}, quoted,
-			"USER of the image")
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			e := testExecutor(t, nil)
+			quoted := `"` + user + `"`
+			do := func(u string) action.Action { return action.Action{Run: run(u)} }
+			setup := do(user)
+			refused(t, e, "workload", action.Workload{Action: do(""), User: user}, quoted)
+			refused(t, e, "step", action.Workload{Action: do(user)}, quoted)
+			refused(t, e, "setup", action.Workload{Action: do(""), Setup: &setup}, quoted)
+			refused(t, e, "sidecar", action.Workload{Action: do("65534"), Sidecars: []action.Action{do(user)}}, quoted)
+			refused(t, e, "check", action.Workload{Action: do("65534"),
+				Checks: []action.Check{{Exec: run(user), StartupInterval: time.Millisecond}}, StartTimeout: time.Second})
+			refused(t, e, "image", action.Workload{Action: action.Action{Run: &action.Run{}}, Isolation: action.IsolationRootfs,
+				Rootfs: imageFile(t, v1.Config{Cmd: []string{"sh", "-c", "echo ran as 0"}, User: user})}, quoted,
+				"USER of the image")
+		})
 	}
+	e := testExecutor(t, nil)
 	if err := e.Launch(Reservation{ID: "x"},
 		Spec{Workload: action.Workload{Action: action.Action{Run: run("65534")}}}); err != nil {
 		t.Fatal(err)

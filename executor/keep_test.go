@@ -251,6 +251,7 @@ func TestAdoptedKeepsItsDeadline(t *testing.T) {
 func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		t.Run(fmt.Sprint("recorded ", recorded), func(t *testing.T) {
+			t.Parallel()
 			dataDir, dir := tempDir(t), tempDir(t)
 			c := startCell(t, script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
 			ids := pidsOf(t, dir, "x")

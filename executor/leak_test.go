@@ -97,9 +97,16 @@ func TestManyContainersLeakNothing(t *testing.T) {
 	before := count(t, e)
 	round(100, n)
 	awaitDrivers(e)
+	// On a busy machine further threads fork for a while: they end, a leak stays.
+	grown := func(after holdings) bool {
+		return after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 ||
+			after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs
+	}
 	after := count(t, e)
-	if after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 ||
-		after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs {
+	for end := time.Now().Add(patienceOfTests / 3); grown(after) && time.Now().Before(end); after = count(t, e) {
+		runtime.Gosched()
+	}
+	if grown(after) {
 		t.Errorf("after 100 containers %+v, after %d %+v", before, n, after)
 	}
 	if !e.Free().Equal(e.Capacity()) || len(e.List()) != 0 {
@@ -117,7 +124,7 @@ func awaitDrivers(e *Executor) {
 
 // Pdeathsig is about threads: the thread that forked must not end before the cell.
 func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
-	n, length := 200, 30*time.Second
+	n, length := 200, 10*time.Second
 	if testing.Short() {
 		n, length = 50, 3*time.Second
 	}

@@ -29,7 +29,7 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 	dir := tempDir(t)
 	e := testExecutor(t, func(c *Config) { c.Cgroups = CgroupNone })
 	s := sh("echo up; exec sleep 1000")
-	s.Workload.Termination.LeftoverGrace = 100 * time.Millisecond
+	s.Workload.Termination = action.Termination{Grace: 200 * time.Millisecond, LeftoverGrace: 100 * time.Millisecond}
 	if err := e.Launch(Reservation{ID: "x"}, s); err != nil {
 		t.Fatal(err)
 	}

@@ -204,29 +204,32 @@ func TestARootKnowsItsOwnNames(t *testing.T) {
 func TestLinksOfAnImageLeadNowhere(t *testing.T) {
 	needRoot(t)
 	for _, name := range []string{"dev", "proc", "sys", "cantina", "etc", "etc/hosts"} {
-		outside, root := tempDir(t), smallRoot(t)
-		if err := errors.Join(os.RemoveAll(filepath.Join(root, name)),
-			os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
-			t.Fatal(err)
-		}
-		if name != "etc/hosts" {
-			if err := os.Mkdir(filepath.Join(outside, "target"), 0o755); err != nil {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outside, root := tempDir(t), smallRoot(t)
+			if err := errors.Join(os.RemoveAll(filepath.Join(root, name)),
+				os.Symlink(filepath.Join(outside, "target"), filepath.Join(root, name))); err != nil {
 				t.Fatal(err)
 			}
-		}
-		e := testExecutor(t, nil)
-		s := sh("true")
-		s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
-		r := launch(t, e, "x", s).Result
-		if made, err := filepath.Glob(filepath.Join(outside, "target*", "*")); err != nil || len(made) > 0 {
-			t.Errorf("%s: %q was made on the machine, %v", name, made, err)
-		}
-		if info, err := os.Stat(filepath.Join(outside, "target")); err == nil && !info.IsDir() {
-			t.Errorf("%s: %v was made on the machine", name, info)
-		}
-		if name != "etc/hosts" && !r.Failed {
-			t.Errorf("%s: %+v", name, r)
-		}
+			if name != "etc/hosts" {
+				if err := os.Mkdir(filepath.Join(outside, "target"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := testExecutor(t, nil)
+			s := sh("true")
+			s.Workload.Isolation, s.Workload.Rootfs, s.Workload.OwnNet = action.IsolationRootfs, root, true
+			r := launch(t, e, "x", s).Result
+			if made, err := filepath.Glob(filepath.Join(outside, "target*", "*")); err != nil || len(made) > 0 {
+				t.Errorf("%s: %q was made on the machine, %v", name, made, err)
+			}
+			if info, err := os.Stat(filepath.Join(outside, "target")); err == nil && !info.IsDir() {
+				t.Errorf("%s: %v was made on the machine", name, info)
+			}
+			if name != "etc/hosts" && !r.Failed {
+				t.Errorf("%s: %+v", name, r)
+			}
+		})
 	}
 }
 
