@@ -12,7 +12,7 @@
 //	elected ── head written to a greater term, rows loaded ──▶ leading
 //	leading ── displaced, lease gone, store broken, Resign ──▶ over
 //
-// Only the leader's loops (bbs, auctioneer, scheduler, workers) submit; package node wires
+// Only the owners of rows in the leader (bbs, scheduler, registry) submit; package node wires
 // backends; the simulator uses package head and mem. Source: docs/design/safety.md, Terms and
 // Commits; docs/design/store.md.
 package store

@@ -459,6 +459,62 @@ func TestOnlyTheGuardServesHTTP(t *testing.T) {
 	}
 }
 
+// TestOnlyOwnersOfRowsCommit: each row has one owner that decides about it, so only the owners hand transitions to the
+// store. What another part changes goes through one of them.
+func TestOnlyOwnersOfRowsCommit(t *testing.T) {
+	owners := map[string]bool{"bbs": false, "scheduler": false, "registry": false}
+	for _, s := range sources(t) {
+		if s.test || s.pkg == "sim" || s.pkg == "store" || strings.HasPrefix(s.pkg, "store/") ||
+			!slices.Contains(imports(s.ast), "cantina/store") {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			x, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || x.Sel.Name != "Submit" {
+				return true
+			}
+			if _, owner := owners[s.pkg]; !owner {
+				t.Errorf("%s calls Submit: only the owners of rows commit", s.fset.Position(x.Pos()))
+			}
+			owners[s.pkg] = true
+			return true
+		})
+	}
+	for pkg, found := range owners {
+		if !found {
+			t.Errorf("%s commits nothing: it owns no rows, or the rule looks at the wrong place", pkg)
+		}
+	}
+}
+
+// TestTheMapHasEveryPackage: CONTRIBUTING.md names each top-level directory with Go code.
+func TestTheMapHasEveryPackage(t *testing.T) {
+	b, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "## Package map")
+	text, _, _ = strings.Cut(text, "\n## ")
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		top, _, _ := strings.Cut(s.pkg, "/")
+		if seen[top] {
+			continue
+		}
+		seen[top] = true
+		if top != "scripts" && !strings.Contains(text, "`"+top+"`") && !strings.Contains(text, "`"+top+"/") {
+			t.Errorf("the package map of CONTRIBUTING.md does not name %s", top)
+		}
+	}
+	if len(seen) < 20 {
+		t.Fatalf("only %d directories found: the search is broken", len(seen))
+	}
+}
+
 // TestEveryDecisionIsListed: the index names each page once, and nothing else.
 func TestEveryDecisionIsListed(t *testing.T) {
 	const dir = "../../docs/decisions"
