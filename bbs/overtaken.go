@@ -29,12 +29,12 @@ func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
 		switch {
 		case ld.cfg.Sessions.Stale():
 			return nil,
-				fmt.Errorf("it names process %s of cell %s, which is not known while a restored store waits for its cells "+
-					"(restore the row when the initial wait is over)", h.proc, h.cell)
+				fmt.Errorf("row refers to process %s of cell %s, which has not registered since the store was restored; "+
+					"restore the row after the initial wait", h.proc, h.cell)
 		case len(live) > 1:
 			return nil,
-				fmt.Errorf("it names process %s of cell %s, which has ended, and any of %v may have its work (restore the row "+
-					"when one of them is left)", h.proc, h.cell, live)
+				fmt.Errorf("row refers to process %s of cell %s, which has ended; any of %v may have its work; "+
+					"restore the row when one of them is left", h.proc, h.cell, live)
 		case len(live) == 1:
 			h.successor = live[0]
 		}

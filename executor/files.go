@@ -16,8 +16,8 @@ import (
 
 func (e *Executor) path(name string) string { return filepath.Join(e.cfg.Dir, name) }
 
-// unread distinguishes files that could not be read, although they may exist, from missing or
-// damaged ones. Nothing may be concluded from them: the cell does not start.
+// unread reports whether err means that the file may exist but could not be read. Such a file proves nothing, so the
+// cell does not start.
 func unread(err error) bool {
 	var at *fs.PathError
 	return errors.As(err, &at) && !errors.Is(err, fs.ErrNotExist)

@@ -66,7 +66,7 @@ func (g *departures) record(name worker.CellName, proc worker.Proc) *silentProc 
 	return d
 }
 
-// trim removes the oldest of the selected ones, down to most.
+// trim drops the oldest matching records until at most most remain.
 func (g *departures) trim(meant func(*silentProc) bool, most int) {
 	n := 0
 	for _, d := range g.all {

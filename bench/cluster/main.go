@@ -37,12 +37,7 @@ func bench(ctx context.Context) error {
 	single := flag.Int("single", 100, "services that are applied one at a time")
 	beats := flag.Int("beats", 0, "simulated cells whose heartbeats are measured for a minute; 0 = not")
 	grown := flag.Int("growth", 0, "amount of work that is compared with four times as much; 0 = not")
-	var f aFlood
-	flag.IntVar(&f.cells, "flood", 0, "simulated cells that are measured under full load; 0 = not")
-	flag.IntVar(&f.services, "flood-services", 20, "services of that load")
-	flag.IntVar(&f.each, "flood-instances", 500, "instances of each of them")
-	flag.IntVar(&f.busy, "flood-busy", 0, "busy loops that compete with that load while it starts")
-	flag.DurationVar(&f.stay, "flood-stay", time.Minute, "how long all of it must stay RUNNING")
+	f := floodFlags()
 	flag.StringVar(&monitors, "monitors", "",
 		"a directory for sockets with metrics and profiles of the processes: server.sock, a.sock, b.sock")
 	only := flag.String("only", "",
@@ -102,7 +97,7 @@ func bench(ctx context.Context) error {
 			if f.cells == 0 {
 				return nil
 			}
-			return flood(ctx, *program, f)
+			return flood(ctx, *program, *f)
 		}},
 	} {
 		if *only != "" && *only != m.name {
@@ -113,6 +108,17 @@ func bench(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// floodFlags declares the flags of the flood.
+func floodFlags() *aFlood {
+	f := &aFlood{}
+	flag.IntVar(&f.cells, "flood", 0, "simulated cells that are measured under full load; 0 = not")
+	flag.IntVar(&f.services, "flood-services", 20, "services of that load")
+	flag.IntVar(&f.each, "flood-instances", 500, "instances of each of them")
+	flag.IntVar(&f.busy, "flood-busy", 0, "busy loops that compete with that load while it starts")
+	flag.DurationVar(&f.stay, "flood-stay", time.Minute, "how long all of it must stay RUNNING")
+	return f
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

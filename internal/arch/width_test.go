@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"go/ast"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -21,6 +22,32 @@ func TestLinesAreNarrow(t *testing.T) {
 				t.Errorf("%s:%d: %d columns, at most %d are allowed: wrap the line", s.path, n, w, columns)
 			}
 		}
+	}
+}
+
+// longestFunction is how many lines a function has at most.
+const longestFunction = 80
+
+func TestFunctionsAreShort(t *testing.T) {
+	looked := 0
+	for _, s := range sources(t) {
+		if s.test || ast.IsGenerated(s.ast) {
+			continue
+		}
+		for _, d := range s.ast.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			looked++
+			if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > longestFunction {
+				t.Errorf("%s: %s has %d lines, at most %d are allowed: extract functions", s.fset.Position(f.Pos()), f.Name.Name,
+					n, longestFunction)
+			}
+		}
+	}
+	if looked < 1000 {
+		t.Fatalf("only %d functions found: the search is broken", looked)
 	}
 }
 

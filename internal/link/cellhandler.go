@@ -251,7 +251,7 @@ func (h *cellHandler) Perform(ctx context.Context,
 }
 
 // errWorkload reports work without a workload.
-var errWorkload = errors.New("work names no workload of its request")
+var errWorkload = errors.New("workload index out of range")
 
 // pick returns a workload of a request by its number, which begins with 1.
 func pick(loads []*action.Workload, number int32) (*action.Workload, error) {

@@ -61,6 +61,12 @@ func boards() []Mistake {
 		}
 `),
 			}},
+	}
+}
+
+// restored are mistakes of rows that are older than the running work, and of the end of work.
+func restored() []Mistake {
+	return []Mistake{
 		{Name: "ClaimWhileBlind", Rule: "exclusive instances are claimed while rows may be older than what runs",
 			Args: "--load mixed", Patches: []mutate.Patch{
 				patch("bbs/tx.go", "\tbefore := b.services.Index(k)\n",

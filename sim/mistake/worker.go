@@ -76,6 +76,12 @@ func (t *Tracker) Agree() bool { return t.unshown == 0 && len(t.initial) == 1 }
 		}
 `),
 			}},
+	}
+}
+
+// records are mistakes about the leader's rows of cells: writes before effects, and processes that leave.
+func records() []Mistake {
+	return []Mistake{
 		{Name: "WaitByOwnFlags", Rule: "waits use the leader's time-outs, not the rows'",
 			Args: "--load batch --faults other-flags,kill-server,pause-agent,cut-link", Quiet: true, Patches: []mutate.Patch{
 				patch("worker/leader_session.go", "\tfrom := p.since\n", `	if mistake.On("WaitByOwnFlags") {
