@@ -55,7 +55,6 @@ func TestChecksLeaveNothing(t *testing.T) {
 		for level, isolation := range isolations {
 			for kind, script := range leavings {
 				t.Run(fmt.Sprint(mode, " ", level, " ", kind), func(t *testing.T) {
-					t.Parallel()
 					if mode == "none" && level == "namespaces" {
 						t.Skip("needs groups")
 					}
@@ -67,7 +66,10 @@ func TestChecksLeaveNothing(t *testing.T) {
 						StartupInterval: time.Millisecond, Interval: time.Millisecond, Timeout: 20 * time.Second}
 					want := 15
 					if mode == "v2" && kind == "own session" {
-						want = 300
+						want = 100 // each leaves a process: far more than MaxPids
+						if soak() {
+							want = 300
+						}
 					}
 					if strings.HasPrefix(kind, "hangs") {
 						check.Timeout, want = 100*time.Millisecond, 3

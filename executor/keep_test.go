@@ -118,7 +118,7 @@ func TestTheEndOfAKeptProgramOnAFullDisk(t *testing.T) {
 // writerScript prints numbered lines at full speed and ends with its own code. All
 // lines of one writer are as long as is asked.
 const writerScript = `p=$(head -c %d /dev/zero | tr '\0' -); i=0; while [ $i -lt %d ]; do i=$((i+1)); ` +
-	`echo "line $i of this writer$p"; done; while [ ! -e %s ]; do sleep 0.01; done; i=$((i+1)); ` +
+	`echo "line $i of this writer$p"; done; while [ ! -e %s ]; do sleep 0.2; done; i=$((i+1)); ` +
 	`echo "line $i of this writer$p"; exit %d`
 
 // numbered checks that lines 1 to n came once each and in order.
@@ -136,12 +136,12 @@ func numbered(lines []string, n int) error {
 
 func TestReadoption(t *testing.T) {
 	// Each writer goes through more than one file of its shim.
-	writers, kills, count, long := 50, 20, 2500, shim.SegmentSize/2000
+	writers, kills, count, long := 16, 20, 2500, shim.SegmentSize/2000
 	if testing.Short() {
 		writers, kills = 10, 6
 	}
 	if soak() {
-		count, long = 200_000, 1
+		writers, count, long = 50, 200_000, 1
 	}
 	dataDir := tempDir(t)
 	dir := tempDir(t)

@@ -124,12 +124,12 @@ func awaitDrivers(e *Executor) {
 
 // Pdeathsig is about threads: the thread that forked must not end before the cell.
 func TestThreadsComeAndGoButNoSignalComes(t *testing.T) {
-	n, length := 200, 10*time.Second
+	n, length := 60, 10*time.Second
 	if testing.Short() {
 		n, length = 50, 3*time.Second
 	}
 	if soak() {
-		length = 10 * time.Minute
+		n, length = 200, 10*time.Minute
 	}
 	e := testExecutor(t, nil)
 	dir := tempDir(t)
@@ -372,9 +372,12 @@ func TestKillTargets(t *testing.T) {
 }
 
 func TestBigOutput(t *testing.T) {
-	n := 1024
+	n := 400
 	if testing.Short() {
 		n = 200
+	}
+	if soak() {
+		n = 1024
 	}
 	e := testExecutor(t, nil)
 	var before, m runtime.MemStats
