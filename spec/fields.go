@@ -5,7 +5,7 @@ package spec
 type file struct {
 	place
 	Domain    string           `spec:"domain" minlen:"1" default:"default" doc:"namespace of the resources in this file"`
-	DomainTTL *duration        `spec:"domain_ttl" default:"never expires" doc:"how long the domain stays fresh after apply; instances without a service are destroyed only in a fresh domain"`
+	DomainTTL *duration        `spec:"domain_ttl" default:"never expires" doc:"time for which the domain stays fresh after apply; instances without a service are destroyed only in a fresh domain"`
 	Services  named[service]   `spec:"services" doc:"long-running processes by name"`
 	Tasks     named[oneTask]   `spec:"tasks" doc:"one-off tasks by name; each runs once, and again after a change of its definition"`
 	Jobs      named[job]       `spec:"jobs" doc:"commands that run once on each node of a tree, by name"`
@@ -68,7 +68,7 @@ type service struct {
 	Sidecars     []tree           `spec:"sidecars" doc:"steps that run beside the main program"`
 	StartTimeout duration         `spec:"start_timeout" default:"no limit" doc:"maximum time to become RUNNING"`
 	Restart      *restart         `spec:"restart" doc:"restart policy of a crashed instance"`
-	Update       *update          `spec:"update" doc:"how a new version replaces the old one"`
+	Update       *update          `spec:"update" doc:"rules for the replacement of the old version by a new one"`
 	Exclusive    bool             `spec:"exclusive" default:"false" doc:"never run a second copy: implies order stop_first and on_partition stop. If the service was not exclusive before, its earlier instances are only asked to stop (plan warns)"`
 	OnPartition  enum[partitions] `spec:"on_partition" default:"keep" doc:"reaction of the cell when it loses contact with the leader"`
 	ReplaceAfter duration         `spec:"replace_after" default:"0s" doc:"time to wait for an instance on a silent cell before a replacement starts. A cell is silent after 15s without heartbeat; 60s later it is lost, and the wait ends"`
@@ -97,7 +97,7 @@ type job struct {
 	NodesOf    string            `spec:"nodes_of" doc:"name of a job in this file; use its levels and nodes"`
 	NodeOrder  enum[nodeOrders]  `spec:"node_order" default:"random" doc:"order in which nodes run"`
 	After      []string          `spec:"after" doc:"jobs that must be done on all their nodes first; they may run on other nodes"`
-	Policy     enum[policies]    `spec:"policy" default:"round_robin" doc:"how the jobs over the same nodes share them. round_robin: one start per job and round. ranked_priority: a job gets only room that those of higher priority leave. randomized_priority: each start is drawn, in proportion to the priorities. long_tail: first the job with the fewest ready nodes"`
+	Policy     enum[policies]    `spec:"policy" default:"round_robin" doc:"rule by which the jobs over the same nodes share them. round_robin: one start per job and round. ranked_priority: a job gets only room that those of higher priority leave. randomized_priority: each start is drawn, in proportion to the priorities. long_tail: first the job with the fewest ready nodes"`
 	CellOrder  enum[cellOrders]  `spec:"cell_order" default:"spread" doc:"choice of the cell for a batch task. spread: the least used cell. round_robin: the cell that got batch work the longest ago. busiest: the cell with the least free amounts, by the weights of resources on level cell"`
 	Level      string            `spec:"level" default:"the last of levels" doc:"level of the nodes on which the job runs"`
 	Resources  free[free[limit]] `spec:"resources" doc:"per level (or instance for the root, or cell): the amount that each node has, and the amount that one batch task takes"`
@@ -111,7 +111,7 @@ type job struct {
 	HostLevel  string            `spec:"host_level" doc:"run each batch task on the cell with the name of its ancestor node at this level"`
 	Host       string            `spec:"host" doc:"run on this cell only"`
 	IgnoreExit bool              `spec:"ignore_exit_code" default:"false" doc:"use only the status that the program writes to its status pipe; otherwise the worse of that and its exit code"`
-	Call       enum[callForms]   `spec:"call" default:"template" doc:"how the command gets its node. template: {} and {/} in it are replaced. bistro: three arguments are appended: the name of the node, the path of the status pipe, and a JSON object with id, path_to_node, config, resources_by_node, prev_status, worker_node and worker_host"`
+	Call       enum[callForms]   `spec:"call" default:"template" doc:"form in which the command gets its node. template: {} and {/} in it are replaced. bistro: three arguments are appended: the name of the node, the path of the status pipe, and a JSON object with id, path_to_node, config, resources_by_node, prev_status, worker_node and worker_host"`
 	Config     *anyMapping       `spec:"config" doc:"with call bistro: mapping that the program gets in its JSON object"`
 	Owner      string            `spec:"owner" doc:"contact for questions"`
 }
@@ -186,8 +186,8 @@ type timed struct {
 	place
 	Schedule []timedItem `spec:"schedule,required" minlen:"1" doc:"calendars; where two have the same time, the tags are united, and each can disable the node"`
 	Zone     string      `spec:"timezone" doc:"IANA name or POSIX string; required except for @every and epoch"`
-	Gap      enum[gaps]  `spec:"gap" default:"required if it applies within ten years" doc:"for a time that does not exist because the clock moves forward: the moment right after, or none"`
-	Fold     enum[folds] `spec:"fold" default:"required if it applies within ten years" doc:"for a time that comes twice because the clock moves back: the first, the last or both"`
+	Gap      enum[gaps]  `spec:"gap" default:"required if it applies within ten years" doc:"handling of a time that does not exist because the clock moves forward: the moment right after, or none"`
+	Fold     enum[folds] `spec:"fold" default:"required if it applies within ten years" doc:"handling of a time that comes twice because the clock moves back: the first, the last or both"`
 	Format   string      `spec:"format" minlen:"1" default:"{parent}:{time}" doc:"name of a node: {time} is its time in Unix seconds, {parent} the parent's name"`
 }
 
@@ -195,7 +195,7 @@ type timedItem struct {
 	place
 	Cron     calendar  `spec:"cron,required" doc:"as in a schedule"`
 	Lifetime duration  `spec:"lifetime,required" doc:"how long after its time a node exists"`
-	Enabled  *duration `spec:"enabled_lifetime" default:"lifetime" doc:"how long after its time a node is enabled"`
+	Enabled  *duration `spec:"enabled_lifetime" default:"lifetime" doc:"duration for which a node is enabled, from its time on"`
 	Tags     []string  `spec:"tags" doc:"tags for filters"`
 }
 

@@ -28,12 +28,12 @@ type scheduled struct {
 	place
 	Cron     calendar        `spec:"cron,required" doc:"a crontab line ('0 2 * * *', with seconds first if six fields, '@daily', '@every 90s'), or a mapping of calendar keys (see docs/cron.md)"`
 	Zone     string          `spec:"timezone" doc:"IANA name or POSIX string; required except for @every and epoch"`
-	Gap      enum[gaps]      `spec:"gap" default:"required if it applies within ten years" doc:"for a time that does not exist because the clock moves forward: run it once right after, or skip it"`
-	Fold     enum[folds]     `spec:"fold" default:"required if it applies within ten years" doc:"for a time that comes twice because the clock moves back: run the first, the last or both"`
+	Gap      enum[gaps]      `spec:"gap" default:"required if it applies within ten years" doc:"handling of a time that does not exist because the clock moves forward: run it once right after, or skip it"`
+	Fold     enum[folds]     `spec:"fold" default:"required if it applies within ten years" doc:"handling of a time that comes twice because the clock moves back: run the first, the last or both"`
 	Jitter   duration        `spec:"jitter" default:"none" doc:"maximum delay of each firing, derived from the name of the schedule; the logical time does not change"`
-	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"for a firing while an earlier run may still run: forbid skips it, allow starts it in parallel, replace ends the earlier run first"`
+	Overlap  enum[overlaps]  `spec:"overlap" default:"forbid" doc:"handling of a firing while an earlier run may still run: forbid skips it, allow starts it in parallel, replace ends the earlier run first"`
 	Max      int             `spec:"overlap_max" min:"1" max:"1000" doc:"with overlap allow: maximum number of parallel runs"`
-	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"for times that passed without a leader: once runs the newest, skip drops those older than misfire_deadline, all runs up to misfire_max. skip and all run in order, within the overlap policy"`
+	Misfire  enum[misfires]  `spec:"misfire" default:"once" doc:"handling of times that passed without a leader: once runs the newest, skip drops those older than misfire_deadline, all runs up to misfire_max. skip and all run in order, within the overlap policy"`
 	Missed   int             `spec:"misfire_max" min:"1" max:"1000" default:"100" doc:"with misfire all: maximum number of missed times to run, newest first"`
 	Deadline duration        `spec:"misfire_deadline" default:"none; 1m with misfire skip" doc:"do not run times older than this"`
 	Task     *oneTask        `spec:"task" doc:"task to start; exactly one of task, job and signal is required. The program gets the logical time as CANTINA_SCHEDULED_AT"`

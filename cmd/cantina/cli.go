@@ -338,7 +338,7 @@ func (c *cli) confirm(format string, args ...any) error {
 		return nil
 	}
 	if !c.InTTY || !c.ErrTTY {
-		return failf(api.ExitUsage, "%s: give --yes to confirm", what)
+		return failf(api.ExitUsage, "%s: use --yes to confirm", what)
 	}
 	c.sayf("%s? [y/N] ", what)
 	var answer string

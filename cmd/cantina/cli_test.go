@@ -514,7 +514,7 @@ func TestRefusalsNameARemedy(t *testing.T) {
 	s.apply()
 	s.fails(api.ExitUsage, "cantina service scale d/web N", "rm", "web/0", "--yes")
 	s.fails(api.ExitUsage, "cantina job kill d/count --node a", "rm", "count[a]", "--yes")
-	s.fails(api.ExitUsage, "remove web, once: give --yes", "rm", "web", "once")
+	s.fails(api.ExitUsage, "remove web, once: use --yes", "rm", "web", "once")
 	s.fails(api.ExitUsage, `not "jsn"; did you mean json?`, "ps", "-o", "jsn")
 	s.fails(api.ExitUsage, "0.5 or 500m", "run", "--cpu", "x", "--", "true")
 	s.ok("stop", "once")
