@@ -9,6 +9,9 @@
 #   make mutate  small changes of the pure packages that no test notices
 
 SHELL      := /bin/bash
+# One way to compile for programs, tests and checks: each package is compiled once (and once for the race detector).
+export CGO_ENABLED := 0
+export GOFLAGS     := $(strip $(GOFLAGS) -trimpath)
 GO         ?= go
 BIN        := bin
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -51,15 +54,15 @@ all: build
 build: $(BIN)/cantina
 
 $(REAPER): $(GOSOURCES) go.mod go.sum
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $@ ./cmd/cantina-reaper
+	$(GO) build -ldflags='-s -w' -o $@ ./cmd/cantina-reaper
 
 $(BIN)/cantina: $(REAPER) $(GOSOURCES) $(EMBEDDED) go.mod go.sum
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/cantina
+	$(GO) build -ldflags='$(LDFLAGS)' -o $@ ./cmd/cantina
 
 $(BIN)/cantina-demo: $(wildcard examples/demo/*.go) go.mod
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.goroot=$(shell $(GO) env GOROOT)' -o $@ ./examples/demo
+	$(GO) build -ldflags='-s -w -X main.goroot=$(shell $(GO) env GOROOT)' -o $@ ./examples/demo
 
 # deps installs what the tests and checks need: Debian packages, and npm packages of the web UI.
 deps:
@@ -83,14 +86,14 @@ test: need $(BIN)/cantina $(BIN)/cantina-demo
 
 # test-clusters tests servers and cells: faults, and a day of a user.
 test-clusters:
-	$(GO) test -count=1 -p 1 -timeout 25m $(CLUSTERS)
-	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -timeout 15m -run '$(AS_USER)' cantina/test/robust
+	$(GO) test -vet=off -count=1 -p 1 -timeout 25m $(CLUSTERS)
+	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -vet=off -count=1 -timeout 15m -run '$(AS_USER)' cantina/test/robust
 
 # test-machine tests all else: containers, the store, the command line, the web UI.
 test-machine:
-	$(GO) test -count=1 -p 1 -parallel 4 -timeout 20m -skip '$(HEAP)' $(filter-out $(CLUSTERS),$(REALPKGS))
-	$(GO) test -count=1 -timeout 8m -run '$(HEAP)' $(HEAPPKGS)
-	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -count=1 -short -parallel 4 -timeout 15m -skip '$(HEAP)|$(NO_USER)' cantina/executor
+	$(GO) test -vet=off -count=1 -p 1 -parallel 4 -timeout 20m -skip '$(HEAP)' $(filter-out $(CLUSTERS),$(REALPKGS))
+	$(GO) test -vet=off -count=1 -timeout 8m -run '$(HEAP)' $(HEAPPKGS)
+	[ $$(id -u) != 0 ] || CANTINA_TEST_USER=65534:65534 $(GO) test -vet=off -count=1 -short -parallel 4 -timeout 15m -skip '$(HEAP)|$(NO_USER)' cantina/executor
 
 # check installs nothing: make deps does.
 check: missing $(REAPER) fmt tidy vet lint arch generated ui-check race sim
@@ -111,14 +114,14 @@ lint: $(REAPER)
 	$(GO) tool staticcheck ./...
 
 arch:
-	$(GO) test -count=1 ./internal/arch
+	$(GO) test -vet=off -count=1 ./internal/arch
 
 unit: $(REAPER)
 	$(GO) test $(UNIT)
 
-# check runs the rules by themselves.
+# check runs the rules by themselves, and vet.
 race: $(REAPER)
-	$(GO) test -race -short -timeout 12m $(filter-out cantina/internal/arch,$(UNIT))
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 12m $(filter-out cantina/internal/arch,$(UNIT))
 
 sim:
 	$(GO) run ./cmd/cantina sim --draw --seed $(SIM_SEED) --for $(SIM_TIME)

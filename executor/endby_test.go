@@ -32,7 +32,7 @@ func TestTheTimeOfTheKillIsKnown(t *testing.T) {
 				") & sleep 0.2")}
 		}, leftovers},
 		"leftovers after a stop": {func(string) action.Workload {
-			return action.Workload{TimeLimit: 300 * time.Millisecond,
+			return action.Workload{TimeLimit: 2 * time.Second,
 				Action: action.Action{Serial: []action.Action{do("(" + ignoresTerm +
 					`) & trap 'exit 3' TERM; while :; do sleep 0.05; done`)}}}
 		}, leftovers},

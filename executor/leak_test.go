@@ -97,16 +97,12 @@ func TestManyContainersLeakNothing(t *testing.T) {
 	before := count(t, e)
 	round(100, n)
 	awaitDrivers(e)
-	// On a busy machine further threads fork for a while: they end, a leak stays.
-	grown := func(after holdings) bool {
-		return after.descriptors > before.descriptors+5 || after.goroutines > before.goroutines+5 ||
-			after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs
-	}
+	// On a busy machine a start counts as hanging: another thread forks then, and stays. A leak of one in twenty
+	// containers is more.
+	const threads = 40
 	after := count(t, e)
-	for end := time.Now().Add(patienceOfTests / 3); grown(after) && time.Now().Before(end); after = count(t, e) {
-		runtime.Gosched()
-	}
-	if grown(after) {
+	if after.descriptors > before.descriptors+threads || after.goroutines > before.goroutines+threads ||
+		after.groups > before.groups || after.mounts != before.mounts || after.containerDirs != before.containerDirs {
 		t.Errorf("after 100 containers %+v, after %d %+v", before, n, after)
 	}
 	if !e.Free().Equal(e.Capacity()) || len(e.List()) != 0 {

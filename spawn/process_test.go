@@ -187,7 +187,7 @@ func TestBurstNeedsFewDescriptors(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	low := syscall.Rlimit{Cur: uint64(len(open) + n*each + 4*maxStarts), Max: was.Max}
+	low := syscall.Rlimit{Cur: uint64(len(open) + n*each + 4*maxStarts + maxHangs), Max: was.Max}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
