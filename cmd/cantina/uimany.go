@@ -91,6 +91,10 @@ func (f *manyFlags) run(c *cli, printLink func(url string) error) error {
 	}
 	keys := guard.NewKeys(run.Kernel().Boot)
 	door, err := guard.Listener{Address: f.listen, TLS: c.tls, Token: own, Keys: keys, Log: log}.Open(c.ctx)
+	if errors.Is(err, guard.ErrInsecure) {
+		return failf(api.ExitUsage, "--listen: %s %w; give --tls-cert, --tls-key and --tls-ca, or listen on 127.0.0.1 "+
+			"and forward that port (ssh -L)", f.listen, guard.ErrInsecure)
+	}
 	if err != nil {
 		return err
 	}
