@@ -60,6 +60,9 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 // Spec returns the spec of the forest.
 func (b *Board) Spec() ForestSpec { return b.f.spec }
 
+// Visits returns how many (job, place) pairs were visited so far: the cost of all decisions.
+func (b *Board) Visits() int64 { return b.f.visits }
+
 // Cells returns the order of cells for the tasks of the forest, and its weights.
 func (b *Board) Cells() (placement.Order, map[string]int) { return b.f.spec.Cells, b.f.weights }
 

@@ -237,6 +237,8 @@ type Stats struct {
 	Refused                int // picks that found no cell
 	Segments               int // rows of statuses written
 	Merged                 int // rows of statuses merged away
+	// Visits is how many (job, place) pairs the boards have visited.
+	Visits int64
 }
 
 // forest is a board and how its nodes are read.

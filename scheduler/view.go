@@ -310,5 +310,9 @@ func (s *Scheduler) HeldNodes() []string {
 func (s *Scheduler) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats
+	stats := s.stats
+	for _, f := range s.forests {
+		stats.Visits += f.board.Visits()
+	}
+	return stats
 }
