@@ -37,8 +37,9 @@ type Board struct {
 	derived
 	orphans
 	expiry
-	turn string   // the job that started last (round robin)
-	dice rand.PCG // of the draws (randomized priority)
+	watch func()   // see Watch
+	turn  string   // the job that started last (round robin)
+	dice  rand.PCG // of the draws (randomized priority)
 }
 
 // NewBoard returns a board with only the instance node. It returns ErrNodes for a
@@ -60,6 +61,16 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 // Spec returns the spec of the forest.
 func (b *Board) Spec() ForestSpec { return b.f.spec }
 
+// Watch has f called at each change that may leave something to do for the owner of the board: start a task, end an
+// orphan, note the time of a backoff. f must not call the board.
+func (b *Board) Watch(f func()) { b.watch = f }
+
+func (b *Board) stir() {
+	if b.watch != nil {
+		b.watch()
+	}
+}
+
 // Visits returns how many (job, place) pairs were visited so far: the cost of all decisions.
 func (b *Board) Visits() int64 { return b.f.visits }
 
@@ -75,6 +86,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	b.reservation.kept, b.orphans.stale = nil, true
 	b.placeAdopted()
 	b.derived.refitAll()
+	b.stir()
 	return nil
 }
 
@@ -109,6 +121,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 	}
 	b.jobs.rewire()
 	b.derived.refitAll()
+	b.stir()
 	return nil
 }
 
@@ -149,6 +162,7 @@ func (f *forest) redraw(r *run, old *forest) {
 // Put adds a job or changes its configuration; statuses stay if the UID is the same, and are reset
 // otherwise. Problems of the job make it invalid and are returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
+	defer b.stir()
 	j := b.jobs.named[spec.Name]
 	b.reservation.release(j)
 	if j != nil && j.UID != spec.UID {
@@ -199,6 +213,7 @@ func (b *Board) Delete(name string) {
 	if j == nil {
 		return
 	}
+	b.stir()
 	b.reservation.release(j)
 	b.jobs.remove(j)
 	for _, key := range b.runs.runKeys(name) {

@@ -94,6 +94,7 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 	}
 	b.runs.live++
 	b.orphans.began(r)
+	b.stir()
 	return nil
 }
 
@@ -105,6 +106,7 @@ func (b *Board) Unpick(k Key) error {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
+	b.stir()
 	return nil
 }
 
@@ -145,6 +147,7 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if inv.IsZero() {
 		return
 	}
+	b.stir()
 	if r := b.runs.byKey[k]; r != nil {
 		if r.inv.IsZero() {
 			b.runs.live++
@@ -203,4 +206,5 @@ func (b *Board) Forget(k Key) {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
+	b.stir()
 }

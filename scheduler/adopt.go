@@ -38,14 +38,8 @@ func (ad *adoption) adopt() {
 	adopted := ad.cfg.Registry.Adopted()
 	ad.mu.Lock()
 	now := ad.cfg.Clock.Boot()
-	known := len(ad.unowned)
-	for _, f := range ad.forests {
-		known += f.board.Live()
-	}
-	for _, also := range ad.former {
-		known -= len(also)
-	}
 	news, due := adopted != ad.adopted, ad.changed && now-ad.compared >= adoptEvery
+	known := ad.known()
 	ad.mu.Unlock()
 	if !news && (!due || ad.cfg.Registry.Live() == known) {
 		return
@@ -54,6 +48,15 @@ func (ad *adoption) adopt() {
 	ad.adopted, ad.compared = adopted, now
 	ad.mu.Unlock()
 	ad.compare(ad.cfg.Registry.Model, func() {})
+}
+
+// known returns how much work the boards know to run.
+func (ad *adoption) known() int {
+	n := len(ad.unowned) + ad.count()
+	for _, also := range ad.former {
+		n -= len(also)
+	}
+	return n
 }
 
 // adoptViews adds unknown work to the boards, and returns its needs on its cells.

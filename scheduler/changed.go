@@ -34,6 +34,7 @@ func (ch *changing) changedJobs(revision int64, b *builder) {
 		// takes over the board.
 		if f := ch.forests[name]; f != nil {
 			f.gone = true
+			ch.stir(f)
 		}
 	}
 	ch.changed = true
@@ -55,7 +56,7 @@ func (ch *changing) setForest(spec *batch.ForestSpec, rows []*jobRow) {
 			ch.failLocked(err)
 			return
 		}
-		ch.forests[spec.Name] = &forest{board: b}
+		ch.add(spec.Name, &forest{board: b})
 		return
 	}
 	was := f.board.Spec()
@@ -104,11 +105,13 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 				kill = append(kill, worker.Run{Work: worker.Work(r.Key), Invocation: r.Invocation})
 			}
 			old.row.deleted = true // its statuses are cleaned away
+			ch.tend(old)
 		}
 		j = &job{segs: newSegments()}
 		ch.jobs[row.name], ch.uids[row.uid] = j, j
 	}
 	j.row, j.revision = *row, revision
+	ch.tend(j)
 	if !row.deleted {
 		ch.attach(j)
 		ch.adoption.takeOver(old, j)

@@ -214,6 +214,7 @@ func (st *statuses) committed(c *chunk, revision int64, err error) {
 		events = append(events, st.nodeEvent(j, u.Key.Node))
 	}
 	st.remark(c)
+	st.tend(j)
 	events = append(events, st.jobEvent(j))
 	events = append(events, st.dependants(j.forest)...)
 	st.flying--
@@ -306,5 +307,20 @@ func (st *statuses) release(ends []*end) {
 			st.cfg.Registry.StatusCommitted(x.run, kind)
 		}
 	}
+	st.ended(ends)
 	ring(st.wake)
+}
+
+// ended has the next pass look at the tombstones whose work has ended.
+func (st *statuses) ended(ends []*end) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.tombs) == 0 {
+		return
+	}
+	for _, x := range ends {
+		if j := st.jobs[x.key.Job]; j != nil {
+			st.tend(j)
+		}
+	}
 }

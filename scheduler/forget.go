@@ -53,11 +53,13 @@ func (s *Scheduler) expire(f *forest, found []batch.Key, before int64) {
 		}
 		if mark, ok := f.board.Expire(k, before); ok {
 			j.segs.replaced(mark)
+			s.tend(j)
 			delete(j.reasons, k.Node)
 		}
 	}
 	if len(found) == forgetAtOnce {
 		f.forgetAt = 0
+		s.stir(f)
 		ring(s.wake)
 	}
 	if f.board.Sparse() {

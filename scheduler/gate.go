@@ -20,12 +20,15 @@ func (s *Scheduler) openGates() {
 			}
 			was, g := j.forest.board.Gate(name), batch.GateOf(s.before(j))
 			j.forest.board.SetGate(name, g)
+			if g != was {
+				s.stir(j.forest)
+			}
 			changed = changed || g.Shut != was.Shut || g.Never != was.Never
 		}
 		if !changed {
 			return
 		}
-		s.publishStates(func(*job) bool { return true })
+		s.publishStates(slices.Sorted(maps.Keys(s.jobs)))
 	}
 }
 

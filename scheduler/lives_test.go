@@ -189,6 +189,7 @@ func TestAMergeThatCrossesARebirth(t *testing.T) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.cfg.MergeAt = n
+			r.tend(r.jobs["j"])
 		}
 		r.cell("c", 5)
 		nodes := jobWith(2, "a", "b", "c", "d", "e")

@@ -40,7 +40,12 @@ func New(cfg Config, rows []store.Row) *Scheduler {
 		}
 	}
 	for name, f := range s.forests {
-		f.loose = !needed[name]
+		if !needed[name] {
+			s.loose[f] = true
+		}
+	}
+	for _, j := range s.uids {
+		s.tend(j)
 	}
 	return s
 }
@@ -57,7 +62,7 @@ func (s *newest) loadForest(r store.Row) error {
 	if err != nil {
 		return err
 	}
-	s.forests[spec.Name] = &forest{board: b}
+	s.add(spec.Name, &forest{board: b})
 	return nil
 }
 
@@ -70,6 +75,7 @@ func (s *newest) loadJob(r store.Row) error {
 		// It counts as existing for its name: the name is held, nothing starts.
 		name := strings.TrimPrefix(r.Key, jobPrefix)
 		s.jobs[name] = &job{row: jobRow{name: name}, segs: newSegments()}
+		s.quarantined[name] = true
 		return err
 	}
 	j := &job{row: *row, segs: newSegments(), revision: r.Revision}

@@ -148,7 +148,7 @@ func (s *newest) attach(j *job) {
 			return
 		}
 		f = &forest{board: b, unread: true, problem: "the row of its nodes cannot be read"}
-		s.forests[spec.Forest] = f
+		s.add(spec.Forest, f)
 		spec.Errors = append(slices.Clone(spec.Errors), f.problem)
 	}
 	j.forest, j.spec = f, &spec
@@ -169,6 +169,7 @@ func (s *newest) seen(i fence.Invocation) {
 func (s *newest) gone(uid string) *job {
 	j := &job{row: jobRow{uid: uid, deleted: true}, segs: newSegments()}
 	s.uids[uid] = j
+	s.tend(j)
 	return j
 }
 
@@ -190,6 +191,7 @@ func (s *newest) unblock() {
 
 // unpicked takes a pick back; that it is gone already, with its job, is as good.
 func (s *newest) unpicked(p *pick, scope batch.Scope, why string) {
+	s.refused[p.f] = true
 	if err := p.f.board.Refuse(p.Key, scope, why); err != nil {
 		s.cfg.Log.Debug("batch task to start no longer exists", "job", p.Key.Job, "node", p.Key.Node, "error", err)
 	}
@@ -271,16 +273,6 @@ func (s *newest) killStored(r worker.Run) bool {
 	return j.row.ends(s.now()) || r.Invocation.Compare(j.row.born) <= 0 || j.kills[r.Work.Node] == r.Invocation
 }
 
-// tombstones reports whether there is anything to clean away. The lock is held.
-func (s *newest) tombstones() bool {
-	for _, j := range s.uids {
-		if j.row.deleted {
-			return true
-		}
-	}
-	return false
-}
-
 // sweep deletes rows, and applies the consequences of the commit with the lock held.
 func (s *newest) sweep(ops []store.Op, landed func()) {
 	s.cfg.Store.Submit(store.Transition{Ops: ops}, func(_ int64, err error) {
@@ -297,10 +289,11 @@ func (s *newest) sweep(ops []store.Op, landed func()) {
 // unread reports that the row of a job cannot be read: its forest and statuses are unknown. The
 // lock is held.
 func (s *newest) unread() bool {
-	for _, j := range s.jobs {
-		if j.row.quarantined() {
+	for name := range s.quarantined {
+		if j := s.jobs[name]; j != nil && j.row.quarantined() {
 			return true
 		}
+		delete(s.quarantined, name)
 	}
 	return false
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +29,7 @@ func (s *Scheduler) Reads() []func(context.Context) {
 	reads := s.reads
 	s.reads = nil
 	now := s.cfg.Clock.Boot()
-	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
-		f := s.forests[name]
+	for _, f := range s.looked {
 		if !f.hasSources() {
 			f.planted = true
 			continue
@@ -215,6 +212,7 @@ func (s *Scheduler) planted(f *forest, r reading) {
 	defer s.mu.Unlock()
 	defer ring(s.wake)
 	f.reading = false
+	s.stir(f)
 	now := s.cfg.Clock.Boot()
 	if f.version != r.version { // the spec changed meanwhile: read again
 		f.readAt, f.wholeAt = now, 0
@@ -247,15 +245,15 @@ func (s *Scheduler) plant(f *forest, r reading, now time.Duration) {
 	if r.until > 0 {
 		f.wholeAt = min(f.wholeAt, now+r.until)
 	}
-	s.publishStates(func(j *job) bool { return j.forest == f })
+	s.publishStates(f.board.Jobs())
 }
 
 // publishStates publishes jobs whose state something else than a commit has changed: their nodes, or
 // jobs that they come after. The lock is held.
-func (s *Scheduler) publishStates(of func(*job) bool) {
+func (s *Scheduler) publishStates(names []string) {
 	var events []event.Event
-	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
-		if j := s.jobs[name]; j.forest != nil && of(j) && j.spec != nil && s.progress(j).State != j.state {
+	for _, name := range names {
+		if j := s.jobs[name]; j != nil && j.forest != nil && j.spec != nil && s.progress(j).State != j.state {
 			events = append(events, s.jobEvent(j))
 		}
 	}

@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"cantina/worker"
@@ -17,20 +15,16 @@ func (s *Scheduler) endOrphans() {
 	s.mu.Lock()
 	var kill []worker.Run
 	now := s.now()
-	var due []*forest
-	for _, f := range s.forests {
-		if at, ok := f.board.NextOrphan(); ok && at <= now.UnixMilli() && f.judged() {
-			due = append(due, f)
+	for _, f := range s.looked {
+		if at, ok := f.board.NextOrphan(); !ok || at > now.UnixMilli() || !f.judged() {
+			continue
 		}
-	}
-	slices.SortFunc(due, func(a, b *forest) int { return strings.Compare(a.board.Spec().Name, b.board.Spec().Name) })
-	for _, f := range due {
 		for _, o := range f.board.Orphans() {
 			s.cfg.Log.Info("ending orphaned batch task", "job", o.Key.Job, "node", o.Key.Node, "reason", o.Reason)
 			kill = append(kill, worker.Run{Work: worker.Work(o.Key), Invocation: o.Invocation})
 		}
 	}
-	for name := range s.remains {
+	for name := range s.remaining(now) {
 		switch j := s.jobs[name]; {
 		case j == nil || j.row.orphans == nil:
 			delete(s.remains, name)
@@ -51,11 +45,25 @@ func (s *newest) remain(name string) {
 	if s.remains == nil {
 		s.remains = make(map[string]bool)
 	}
-	s.remains[name] = true
+	s.remains[name], s.remainAt = true, time.Time{}
+}
+
+// remaining returns the names of remains, if it is time to look at one of them.
+func (s *newest) remaining(now time.Time) map[string]bool {
+	if now.Before(s.remainAt) {
+		return nil
+	}
+	return s.remains
 }
 
 // nextRemoved returns when a tombstone ends the running work of its job.
-func (s *Scheduler) nextRemoved() (at time.Time, ok bool) {
+func (s *newest) nextRemoved(now time.Time) (at time.Time, ok bool) {
+	if len(s.remains) == 0 {
+		return at, false
+	}
+	if now.Before(s.remainAt) {
+		return s.remainAt, true
+	}
 	for name := range s.remains {
 		if j := s.jobs[name]; j != nil && j.row.orphans != nil && j.row.orphans.Kill {
 			if due := j.row.removed.Add(j.row.orphans.After); !ok || due.Before(at) {
@@ -63,5 +71,6 @@ func (s *Scheduler) nextRemoved() (at time.Time, ok bool) {
 			}
 		}
 	}
+	s.remainAt = at
 	return at, ok
 }

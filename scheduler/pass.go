@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -78,10 +77,9 @@ func (s *Scheduler) Woken() bool {
 // waits only for the store, and only if a task wants its last report.
 func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	s.adoption.adopt()
-	if store.NoRoom(s.cfg.Store) != nil { // their ends could not be written
+	if !s.begin() {
 		return time.Second, true
 	}
-	s.begin()
 	s.endOrphans()
 	for chunk := firstChunk; ctx.Err() == nil; chunk = min(2*chunk, maxChunk) {
 		picks := s.pick(chunk)
@@ -96,21 +94,35 @@ func (s *Scheduler) Pass(ctx context.Context) (next time.Duration, ok bool) {
 	return s.due()
 }
 
-// begin moves the clocks of the boards, and forgets refusals when something
-// changed.
-func (s *Scheduler) begin() {
+// begin moves the clocks of the boards that the pass looks at, and forgets refusals when something changed. It is
+// false if the ends of tasks could not be written: then nothing starts.
+func (s *Scheduler) begin() bool {
+	full := store.NoRoom(s.cfg.Store) != nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.changed && !full {
+		s.changed = false
+		for f := range s.refused {
+			f.board.Unblock()
+			s.stir(f)
+		}
+		clear(s.refused)
+	}
+	s.gather()
+	if full {
+		s.postpone()
+		return false
+	}
 	s.stats.Passes++
 	now := s.nowMilli()
-	for _, f := range s.forests {
+	for _, f := range s.looked {
 		f.board.Advance(now)
-		if s.changed {
-			f.board.Unblock()
-		}
 	}
-	s.changed = false
-	s.openGates()
+	if len(s.looked) > 0 {
+		s.openGates()
+		s.rouse()
+	}
+	return true
 }
 
 // pick is a batch task that wants a cell.
@@ -152,15 +164,14 @@ func (s *Scheduler) pick(most int) []*pick {
 	return out
 }
 
-// inOrder returns the forests in order of name, beginning with another one each
+// inOrder returns the forests of the pass in order of name, beginning with another one each
 // time, so that none takes all room.
 func (s *Scheduler) inOrder() []*forest {
-	names := slices.Sorted(maps.Keys(s.forests))
-	out := make([]*forest, len(names))
-	for i := range names {
-		out[i] = s.forests[names[(i+s.stats.Passes)%len(names)]]
+	if len(s.looked) == 0 {
+		return nil
 	}
-	return out
+	at := s.stats.Passes % len(s.looked)
+	return slices.Concat(s.looked[at:], s.looked[:at])
 }
 
 func holdID(k batch.Key) string { return "batch/" + k.Job + "\x00" + k.Node }
@@ -346,22 +357,14 @@ func (s *Scheduler) due() (next time.Duration, ok bool) {
 			next, ok = d, true
 		}
 	}
-	now, boot := s.nowMilli(), s.cfg.Clock.Boot()
-	for _, f := range s.forests {
-		if at, due := f.board.NextDue(); due {
-			consider(time.Duration(at-now) * time.Millisecond)
-		}
-		if at, due := f.board.NextOrphan(); due && f.judged() {
-			consider(time.Duration(at-now) * time.Millisecond)
-		}
-		if !f.gone && !f.reading && f.hasSources() {
-			consider(f.readAt - boot)
-		}
+	s.settle()
+	if len(s.times) > 0 {
+		consider(s.times[0].lookAt - s.cfg.Clock.Boot())
 	}
-	if s.tombstones() {
+	if len(s.tombs) > 0 {
 		consider(tidyEvery)
 	}
-	if at, due := s.nextRemoved(); due {
+	if at, due := s.nextRemoved(s.now()); due {
 		consider(at.Sub(s.now()))
 	}
 	return next, ok

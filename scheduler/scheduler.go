@@ -173,6 +173,12 @@ type newest struct {
 	changed bool                    // the set of permitted starts may have changed
 	reads   []func(context.Context) // to be called beside the passes
 	over    error
+	agenda
+	// refused are forests with refusals in force, loose those that no job of the load needs while the row of a job,
+	// in quarantined by its name, cannot be read.
+	refused, loose map[*forest]bool
+	quarantined    map[string]bool
+	remainAt       time.Time // when to look at remains, zero = at the next pass
 
 	wake   chan struct{}
 	failed chan struct{} // closed when the term is over
@@ -220,7 +226,8 @@ func assemble(cfg Config) *Scheduler {
 	n := &newest{
 		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job),
 		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool),
-		uids: make(map[string]*job), gated: make(map[string]bool),
+		uids: make(map[string]*job), gated: make(map[string]bool), agenda: newAgenda(),
+		refused: make(map[*forest]bool), loose: make(map[*forest]bool), quarantined: make(map[string]bool),
 		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	st := &statuses{newest: n, ends: make(map[batch.Key]*end), early: make(map[fence.Invocation]bool)}
@@ -237,13 +244,19 @@ type Stats struct {
 	Refused                int // picks that found no cell
 	Segments               int // rows of statuses written
 	Merged                 int // rows of statuses merged away
+	Looked                 int // forests and jobs that passes have looked at
 	// Visits is how many (job, place) pairs the boards have visited.
 	Visits int64
 }
 
 // forest is a board and how its nodes are read.
 type forest struct {
-	board *batch.Board
+	name    string
+	board   *batch.Board
+	awake   bool          // the next pass looks at it
+	running int           // its tasks that run, as counted last
+	lookAt  time.Duration // the appointment, if at is its place among them
+	at      int
 	// planted is set once its nodes were read; error is that of the newest reading.
 	planted bool
 	unread  bool // its row cannot be read: its limits are unknown
@@ -260,7 +273,6 @@ type forest struct {
 	sourced int
 	// forgetAt is when to look for statuses of nodes that are long gone.
 	forgetAt time.Duration
-	loose    bool // no job of the load needs it, but one that cannot be read may
 }
 
 // job is one name.

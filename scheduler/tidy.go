@@ -4,13 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cantina/batch"
 	"cantina/store"
 )
 
-// tidyEvery is how often tombstones are looked at.
+// tidyEvery is how often tombstones are looked at without an end of their work.
 const tidyEvery = 10 * time.Second
 
 // cleanOps bounds the rows that one cleaning transition deletes.
@@ -22,34 +23,21 @@ func (s *Scheduler) tidy() {
 	s.mu.Lock()
 	unread, now := s.unread(), s.cfg.Clock.Boot()
 	var forgetful []*forest
-	for _, name := range slices.Sorted(maps.Keys(s.forests)) {
-		f := s.forests[name]
+	for _, f := range s.looked {
 		switch {
-		case f.gone && f.board.Live() == 0:
-			delete(s.forests, name)
-		case f.loose && !unread:
-			s.fell(name, f)
+		case f.gone && f.board.Live() == 0 && s.forests[f.name] == f:
+			s.leave(f)
 		case f.forgetAt <= now && f.judged() && s.over == nil:
 			f.forgetAt = now + forgetEvery
 			forgetful = append(forgetful, f)
 		}
 	}
-	var idle []string
-	for _, uid := range slices.Sorted(maps.Keys(s.uids)) {
-		j := s.uids[uid]
-		switch {
-		case !j.row.deleted:
-			s.statuses.reap(j)
-			s.statuses.wantMerge(j)
-		case j.row.name == "" && unread: // it may belong to the job whose row cannot be read
-		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
-			s.clean(uid, j)
-		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
-			delete(s.uids, uid)
-		case !j.merging:
-			idle = append(idle, j.row.name)
+	if !unread {
+		for _, f := range slices.SortedFunc(maps.Keys(s.loose), func(x, y *forest) int { return strings.Compare(x.name, y.name) }) {
+			s.fell(f.name, f)
 		}
 	}
+	idle := s.tidyJobs(unread)
 	s.mu.Unlock()
 	s.forget(forgetful)
 	for _, name := range idle {
@@ -59,13 +47,41 @@ func (s *Scheduler) tidy() {
 	}
 }
 
+// tidyJobs deletes or merges rows of the jobs that have such rows. It returns the names of tombstones without other
+// rows. The lock is held.
+func (s *Scheduler) tidyJobs(unread bool) (idle []string) {
+	looked := slices.SortedFunc(maps.Keys(s.untidy), func(x, y *job) int { return strings.Compare(x.row.uid, y.row.uid) })
+	clear(s.untidy)
+	s.stats.Looked += len(looked)
+	for _, j := range looked {
+		uid := j.row.uid
+		switch {
+		case s.uids[uid] != j: // its tombstone is deleted
+			delete(s.tombs, j)
+		case !j.row.deleted:
+			s.statuses.reap(j)
+			s.statuses.wantMerge(j)
+			s.tend(j) // what could not be done now
+		case j.row.name == "" && unread: // it may belong to the job whose row cannot be read
+		case len(j.segs.of) > 0, s.jobs[j.row.name] != j && len(j.kills) > 0:
+			s.clean(uid, j)
+		case s.jobs[j.row.name] != j: // its name was born again, or never had a row
+			delete(s.uids, uid)
+			delete(s.tombs, j)
+		case !j.merging:
+			idle = append(idle, j.row.name)
+		}
+	}
+	return idle
+}
+
 // fell deletes the row of a forest that no job needs: the one that may have needed it
 // could not be read, and was dropped. The lock is held.
 func (s *Scheduler) fell(name string, f *forest) {
 	if s.over != nil || len(s.specs[name]) > 0 {
 		return
 	}
-	f.loose = false
+	delete(s.loose, f)
 	for _, of := range s.newestNames() {
 		if row := s.newestRow(of); row != nil && !row.deleted && row.spec.Forest == name {
 			return
@@ -75,6 +91,7 @@ func (s *Scheduler) fell(name string, f *forest) {
 	s.sweep([]store.Op{{Key: forestPrefix + name}}, func() {
 		land()
 		f.gone = true
+		s.stir(f)
 	})
 }
 
@@ -101,6 +118,7 @@ func (s *Scheduler) clean(uid string, j *job) {
 	j.merging = true
 	s.sweep(ops, func() {
 		j.merging = false
+		s.tend(j)
 		ring(s.wake)
 	})
 }
@@ -135,6 +153,8 @@ func (s *Scheduler) unname(name string) {
 			delete(s.jobs, name)
 			delete(s.uids, j.row.uid)
 		}
+		s.tend(j)
+		ring(s.wake)
 	})
 }
 
@@ -197,6 +217,7 @@ func (st *statuses) unbusy(j *job, from []uint32) {
 			}
 		}
 	}
+	st.tend(j)
 }
 
 // submitMerges writes the read statuses that are still current as one new segment. No commit of
