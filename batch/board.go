@@ -312,4 +312,8 @@ func (f *forest) prepareNeeds(j *job, say func(string, ...any)) {
 			}
 		}
 	}
+	j.takes = make([]resource.Amounts, len(f.levels))
+	for l, need := range j.needs {
+		j.takes[l] = f.amounts(l, need)
+	}
 }

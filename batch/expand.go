@@ -89,7 +89,7 @@ func Expand(j *Job, s *Start, inv fence.Invocation, at Where, prev Status, prevD
 
 // template puts the node's name for "{}" and its last path element for "{/}".
 func (e *Expanded) template(j *Job, node string) {
-	r := strings.NewReplacer("{}", node, "{/}", path.Base(node))
+	r := braces(node)
 	if run := j.Workload.Action.Run; run != nil && j.Workload.Setup == nil && j.Workload.Monitor == nil &&
 		len(j.Workload.Sidecars) == 0 {
 		if p := fill(*run, r); !same(p, *run) {
@@ -112,7 +112,35 @@ func (e *Expanded) template(j *Job, node string) {
 	}
 }
 
-func fill(run action.Run, r *strings.Replacer) action.Run {
+// braces is the name of a node that is put for "{}", and its last path element for "{/}".
+type braces string
+
+// Replace replaces all of them in a text.
+func (node braces) Replace(text string) string {
+	at := strings.IndexByte(text, '{')
+	if at < 0 {
+		return text
+	}
+	var b strings.Builder
+	for ; at >= 0; at = strings.IndexByte(text, '{') {
+		b.WriteString(text[:at])
+		switch text = text[at:]; {
+		case strings.HasPrefix(text, "{}"):
+			b.WriteString(string(node))
+			text = text[len("{}"):]
+		case strings.HasPrefix(text, "{/}"):
+			b.WriteString(path.Base(string(node)))
+			text = text[len("{/}"):]
+		default:
+			b.WriteByte('{')
+			text = text[1:]
+		}
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+func fill(run action.Run, r braces) action.Run {
 	run.Path, run.Dir = r.Replace(run.Path), r.Replace(run.Dir)
 	args := make([]string, len(run.Args))
 	for i, a := range run.Args {
@@ -128,7 +156,7 @@ func same(a, b action.Run) bool {
 	return a.Path == b.Path && a.Dir == b.Dir && slices.Equal(a.Args, b.Args)
 }
 
-func fillAction(a action.Action, r *strings.Replacer, changed *bool) action.Action {
+func fillAction(a action.Action, r braces, changed *bool) action.Action {
 	if a.Run != nil {
 		p := fill(*a.Run, r)
 		*changed = *changed || !same(p, *a.Run)
@@ -163,7 +191,7 @@ func fillAction(a action.Action, r *strings.Replacer, changed *bool) action.Acti
 	return a
 }
 
-func fillAll(list []action.Action, r *strings.Replacer, changed *bool) []action.Action {
+func fillAll(list []action.Action, r braces, changed *bool) []action.Action {
 	if list == nil {
 		return nil
 	}

@@ -293,7 +293,7 @@ func (b *Board) explainPlaces(j *job, n int32, say func(Why)) {
 				say(Why{Level: b.f.levels[level], Node: name,
 					Text: fmt.Sprintf("node %s on level %s is disabled", name, b.f.levels[level])})
 			}
-			if !j.filters[level].pass(name, at.tags) {
+			if !j.filters[level].pass(name, b.f.tags[q]) {
 				say(Why{Level: b.f.levels[level], Node: name,
 					Text: fmt.Sprintf("the job's filter on level %s excludes node %s", b.f.levels[level], name)})
 			}

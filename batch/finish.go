@@ -67,15 +67,15 @@ func (b *Board) Apply(u Update) (old uint32) {
 	if !u.Store || j == nil || j.UID != u.UID {
 		return 0
 	}
-	x := j.record(b.f.node(j.level, u.Key.Node))
+	n := b.f.node(j.level, u.Key.Node)
+	x := j.record(n)
 	old, x.mark = x.mark, u.Mark
-	b.set(j, u.Key.Node, u.Status)
+	b.set(j, n, u.Status)
 	return old
 }
 
 // set stores a status and brings everything up to date.
-func (b *Board) set(j *job, node string, s Status) {
-	n := b.f.node(j.level, node)
+func (b *Board) set(j *job, n int32, s Status) {
 	x := j.record(n)
 	b.terms.pack(x, s)
 	x.ahead = b.clock.now > 0 && s.Time > b.clock.now
@@ -105,9 +105,10 @@ func (b *Board) Load(k Key, s Status, mark uint32) (old uint32, err error) {
 	if j == nil {
 		return 0, fmt.Errorf("load status of %q: %w", k.Job, ErrUnknownJob)
 	}
-	x := j.record(b.f.node(j.level, k.Node))
+	n := b.f.node(j.level, k.Node)
+	x := j.record(n)
 	old, x.mark = x.mark, mark
-	b.set(j, k.Node, s)
+	b.set(j, n, s)
 	return old, nil
 }
 

@@ -29,7 +29,6 @@ type place struct {
 	rank   int32 // in the order of its level; the least is taken first
 	own    bool  // itself enabled
 	live   bool  // it and all its ancestors are enabled
-	tags   []string
 }
 
 // names numbers the node names of one level. Numbers are never reused, so that statuses and draws
@@ -64,9 +63,10 @@ type forest struct {
 	limits    [][]int
 	weights   map[string]int // of resources of the cells
 	names     []names
-	used      [][]int // per level: name × resources
-	places    []place // by level, children of one parent together
-	start     []int32 // first place of each level; one more than levels
+	used      [][]int            // per level: name × resources
+	places    []place            // by level, children of one parent together
+	tags      map[int32][]string // of places; most have none
+	start     []int32            // first place of each level; one more than levels
 	at        [][]int32
 	more      []map[int32][]int32 // further places of replicated names
 }
@@ -203,7 +203,7 @@ func (g *grower) sow(n *NodeSpec) error {
 // together, ranks by the order of the spec.
 func (g *grower) layOut() {
 	f := g.f
-	f.places, f.start = nil, nil
+	f.places, f.start, f.tags = nil, nil, make(map[int32][]string)
 	f.at, f.more = make([][]int32, len(f.levels)), make([]map[int32][]int32, len(f.levels))
 	moved := []int32{-1} // sprout → place, of the level above
 	for level, sprouts := range g.byLevel {
@@ -222,7 +222,7 @@ func (g *grower) layOut() {
 		here := make([]int32, len(sprouts))
 		for _, i := range order {
 			s := &sprouts[i]
-			p := place{name: f.node(level, s.name), parent: -1, own: s.own, live: s.own, tags: s.tags}
+			p := place{name: f.node(level, s.name), parent: -1, own: s.own, live: s.own}
 			id := int32(len(f.places))
 			if level > 0 {
 				p.parent = moved[s.parent]
@@ -234,6 +234,9 @@ func (g *grower) layOut() {
 				p.live = p.own && up.live
 			}
 			here[i] = id
+			if len(s.tags) > 0 {
+				f.tags[id] = s.tags
+			}
 			f.places = append(f.places, p)
 			f.locate(level, p.name, id)
 		}
@@ -336,6 +339,20 @@ func (f *forest) room(level int, node int32, need []int) bool {
 		}
 	}
 	return true
+}
+
+// turned reports whether a draw that was taken (sign +1) or returned (-1) has changed the room on its node for a need.
+func (f *forest) turned(d draw, sign int, need []int) bool {
+	at := int(d.node) * len(need)
+	was, is := true, true
+	for i, x := range need {
+		if x > 0 {
+			used := f.used[d.level][at+i] + x
+			is = is && used <= f.limits[d.level][i]
+			was = was && used-sign*d.need[i] <= f.limits[d.level][i]
+		}
+	}
+	return was != is
 }
 
 func (f *forest) amounts(level int, need []int) resource.Amounts {

@@ -22,13 +22,15 @@ type jobs struct {
 type job struct {
 	Job
 	level    int
-	needs    [][]int // per level, in the forest's order of resources
+	needs    [][]int            // per level, in the forest's order of resources
+	takes    []resource.Amounts // the same, above 0; shared by all starts
 	cell     resource.Amounts
 	hostAt   int // level of host placement, -1 = none
 	filters  []*matcher
 	hosts    *placement.Hosts // nil = all cells
 	problems []string         // why it is invalid on this forest
 	records  []record
+	avoided  []bool // places that its filters avoid
 	t        tournament
 	waiters  []*job // jobs that depend on this one
 	gate     Gate
@@ -189,6 +191,15 @@ func (js *jobs) hopelessAt(j *job, node int32, s *search) bool {
 	}
 	s.seen[j] = false
 	return false
+}
+
+// redrawn updates the tournaments for which a draw (sign +1) or its return (-1) has changed whether its node has room.
+func (js *jobs) redrawn(d draw, sign int) {
+	for _, j := range js.users[d.level] {
+		if js.f.turned(d, sign, j.needs[d.level]) {
+			js.f.placesOf(d.level, d.node, j.t.update)
+		}
+	}
 }
 
 // drawn updates every tournament that passes a node after something was taken from

@@ -169,7 +169,7 @@ func bruteForce(b *Board, most int) string {
 			ok := true
 			for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
 				at := b.f.places[q]
-				ok = ok && at.own && j.filters[level].pass(b.f.names[level].list[at.name], at.tags) && j.shut[q] == ""
+				ok = ok && at.own && j.filters[level].pass(b.f.names[level].list[at.name], b.f.tags[q]) && j.shut[q] == ""
 				c.path = append(c.path, q)
 			}
 			slices.Reverse(c.path)

@@ -43,13 +43,25 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 // occupy makes a run count: its draws, and its node as running.
 func (b *Board) occupy(r *run) {
 	b.runs.byKey[r.key] = r
-	for _, d := range r.draws {
-		b.f.take(d, 1)
-		b.jobs.drawn(d.level, d.node)
-	}
+	b.draw(r, 1)
 	if r.job != nil {
 		r.mark(r.job.record(r.node))
 		b.derived.changed(r.job, r.node)
+	}
+}
+
+// draw takes the draws of a run (sign +1) or returns them (-1). All of them come before the tournaments, so that a
+// node that becomes full does not first offer its next child.
+func (b *Board) draw(r *run, sign int) {
+	for _, d := range r.draws {
+		b.f.take(d, sign)
+	}
+	for _, d := range r.draws {
+		if b.reservation.kept == nil {
+			b.jobs.redrawn(d, sign)
+		} else {
+			b.jobs.drawn(d.level, d.node)
+		}
 	}
 }
 
@@ -60,10 +72,7 @@ func (r *run) mark(x *record) {
 
 // giveBack is the inverse of occupy, without the run's entry.
 func (b *Board) giveBack(r *run) {
-	for _, d := range r.draws {
-		b.f.take(d, -1)
-		b.jobs.drawn(d.level, d.node)
-	}
+	b.draw(r, -1)
 	r.draws = nil
 	if r.job != nil {
 		x := r.job.record(r.node)
@@ -72,11 +81,11 @@ func (b *Board) giveBack(r *run) {
 	}
 }
 
+// drawsOf returns the draws of a pick, from the root down.
 func (f *forest) drawsOf(r *run) []Draw {
-	var out []Draw
+	out := make([]Draw, 0, len(r.draws))
 	for _, d := range slices.Backward(r.draws) {
-		out = append(out, Draw{Level: f.levels[d.level], Node: f.names[d.level].list[d.node],
-			Amounts: f.amounts(d.level, d.need)})
+		out = append(out, Draw{Level: f.levels[d.level], Node: f.names[d.level].list[d.node], Amounts: r.job.takes[d.level]})
 	}
 	return out
 }
@@ -170,8 +179,11 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 
 // drawsAt is the amounts that a task of a job draws on a place and those above it; nothing at none (-1).
 func (f *forest) drawsAt(j *job, p int32) (out []draw) {
+	if p >= 0 {
+		out = make([]draw, 0, j.level+1)
+	}
 	for q, level := p, j.level; q >= 0; q, level = f.places[q].parent, level-1 {
-		if slices.ContainsFunc(j.needs[level], func(n int) bool { return n > 0 }) {
+		if len(j.takes[level]) > 0 {
 			out = append(out, draw{level, f.places[q].name, j.needs[level]})
 		}
 	}

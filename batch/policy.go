@@ -85,7 +85,7 @@ func (js *jobs) before(x, y *job) int {
 // drawn draws the job of each start.
 func (b *Board) drawn(max int, out *[]Start) {
 	for len(*out) < max {
-		j := b.draw()
+		j := b.drawJob()
 		if j == nil {
 			return
 		}
@@ -94,9 +94,9 @@ func (b *Board) drawn(max int, out *[]Start) {
 	}
 }
 
-// draw draws one of the jobs that can start a task, in proportion to their priorities; all alike
+// drawJob draws one of the jobs that can start a task, in proportion to their priorities; all alike
 // if none of them has one above 0. nil = no job can.
-func (b *Board) draw() *job {
+func (b *Board) drawJob() *job {
 	var able []*job
 	sum := 0.0
 	for _, j := range b.jobs.order {

@@ -44,7 +44,7 @@ func (f *forest) replace(j *job) (avoided []bool) {
 		m := j.filters[level]
 		for p := f.start[level]; p < f.start[level+1]; p++ {
 			at := &f.places[p]
-			avoided[p] = at.parent >= 0 && avoided[at.parent] || !m.pass(f.names[level].list[at.name], at.tags)
+			avoided[p] = at.parent >= 0 && avoided[at.parent] || m != nil && !m.pass(f.names[level].list[at.name], f.tags[p])
 		}
 	}
 	for p := f.start[j.level]; p < f.start[j.level+1]; p++ {
@@ -68,6 +68,7 @@ func (f *forest) replace(j *job) (avoided []bool) {
 
 // recount computes counts and the tournament of a job.
 func (dv *derived) recount(j *job, avoided []bool) {
+	j.avoided = avoided
 	j.counts = [classes]int{}
 	for i := range j.records {
 		x := &j.records[i]
@@ -79,11 +80,17 @@ func (dv *derived) recount(j *job, avoided []bool) {
 	j.shut = nil
 	j.t = tournament{f: dv.f, level: j.level}
 	j.t.open = func(p int32) bool { return dv.open(j, p) }
-	j.t.ready = func(p int32) bool {
-		at := &dv.f.places[p]
-		return at.live && !avoided[p] && j.record(at.name).class == ClassReady
+	j.t.ready = newBits(dv.f.start[j.level], dv.f.start[j.level+1])
+	for p := dv.f.start[j.level]; p < dv.f.start[j.level+1]; p++ {
+		j.t.ready.set(p, dv.mayStart(j, p))
 	}
 	j.t.build()
+}
+
+// mayStart reports whether the node of a place may start a task of the job, apart from room.
+func (dv *derived) mayStart(j *job, p int32) bool {
+	at := &dv.f.places[p]
+	return j.records[at.name].class == ClassReady && at.live && !j.avoided[p]
 }
 
 // open reports whether a place has room for one task of the job.
@@ -151,7 +158,12 @@ func (dv *derived) changed(j *job, node int32) {
 	if x.class != was {
 		j.counts[was]--
 		j.counts[x.class]++
-		dv.f.placesOf(j.level, node, j.t.update)
+		if was == ClassReady || x.class == ClassReady {
+			dv.f.placesOf(j.level, node, func(p int32) {
+				j.t.ready.set(p, dv.mayStart(j, p))
+				j.t.update(p)
+			})
+		}
 	}
 	dv.clock.schedule(j, node, x)
 	done, hopeful := x.bits&Done != 0 && !x.running, !dv.jobs.hopeless(j, node)

@@ -11,10 +11,28 @@ type tournament struct {
 	heap  []int32 // the children of p are heap[first : first+size[p]]
 	pos   []int32 // of a place in its parent's heap, -1 = not in it
 	size  []int32
-	// open reports whether a place has room for the job, ready whether a node may start apart from
-	// room.
+	// open reports whether a place has room for the job, ready which nodes may start apart from room.
 	open  func(p int32) bool
-	ready func(p int32) bool
+	ready bits
+}
+
+// bits are flags of the places of one level.
+type bits struct {
+	first int32
+	words []uint64
+}
+
+func newBits(first, end int32) bits { return bits{first, make([]uint64, (end-first+63)/64)} }
+
+func (b bits) at(p int32) bool { return b.words[(p-b.first)>>6]>>((p-b.first)&63)&1 != 0 }
+
+func (b bits) set(p int32, on bool) {
+	bit := uint64(1) << ((p - b.first) & 63)
+	if w := &b.words[(p-b.first)>>6]; on {
+		*w |= bit
+	} else {
+		*w &^= bit
+	}
 }
 
 // build computes all keys from the leaves up.
@@ -37,7 +55,7 @@ func (t *tournament) build() {
 
 func (t *tournament) compute(p int32) int32 {
 	if p >= t.f.start[t.level] {
-		if t.ready(p) && t.open(p) {
+		if t.ready.at(p) && t.open(p) {
 			return t.f.places[p].rank
 		}
 		return none

@@ -188,6 +188,15 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	return out, nil
 }
 
+// Node returns the view of one batch task; ok is false if the job has no such node.
+func (b *Board) Node(k Key) (v NodeView, ok bool) {
+	j, n, err := b.jobs.lookup(k)
+	if err != nil || int(n) >= len(j.records) {
+		return v, false
+	}
+	return b.nodeView(j, n), true
+}
+
 // HasNode returns ErrUnknownJob, or ErrUnknownNode when the job has no node of the
 // name: neither in the forest nor with a status of an earlier one.
 func (js *jobs) HasNode(k Key) error {

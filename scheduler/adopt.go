@@ -141,6 +141,13 @@ func (ad *adoption) condemned(views []worker.RunView) []worker.Run {
 	return out
 }
 
+// shadowing reports whether unaccounted work may use nodes of any forest.
+func (ad *adoption) shadowing() bool {
+	ad.mu.Lock()
+	defer ad.mu.Unlock()
+	return len(ad.shadows) > 0
+}
+
 // shadowed withdraws a pick whose nodes may be in use by unaccounted work.
 func (ad *adoption) shadowed(p *pick) bool {
 	if len(p.Draws) == 0 {

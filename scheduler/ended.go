@@ -115,6 +115,7 @@ func (st *statuses) flushOnce() (done []*end) {
 	var order []*job
 	pending := st.pending
 	st.pending = nil
+	now := st.nowMilli() // a pause counts from the end, not from the last pass
 	for _, x := range pending {
 		j := st.jobs[x.key.Job]
 		if j == nil || j.forest == nil {
@@ -124,7 +125,7 @@ func (st *statuses) flushOnce() (done []*end) {
 		}
 		inv, _, runs := j.forest.board.Running(x.key)
 		x.held = runs && inv == x.run.Invocation
-		j.forest.board.Advance(st.nowMilli()) // a pause counts from the end, not from the last pass
+		j.forest.board.Advance(now)
 		x.update = j.forest.board.End(x.key, x.run.Invocation, x.report, int(st.cfg.Guard/time.Second))
 		if !x.update.Store {
 			done = append(done, x)

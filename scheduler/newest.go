@@ -335,10 +335,9 @@ func (s *newest) nodeEvent(j *job, node string) event.Event {
 	if j.forest == nil {
 		return e
 	}
-	if nodes, err := j.forest.board.Nodes(j.row.name, batch.NodeFilter{Node: node, Classes: allClasses()}); err == nil &&
-		len(nodes) == 1 {
-		nodes[0].Status.Reason = j.reasons[node]
-		e.JobNode = &event.NodeState{Job: j.row.name, NodeView: nodes[0]}
+	if v, ok := j.forest.board.Node(batch.Key{Job: j.row.name, Node: node}); ok {
+		v.Status.Reason = j.reasons[node]
+		e.JobNode = &event.NodeState{Job: j.row.name, NodeView: v}
 	}
 	return e
 }

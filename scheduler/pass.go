@@ -188,24 +188,24 @@ func (p *pick) request(cell string) worker.Request {
 func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 	var wants []placement.Want
 	var asked []*pick
-	conditions := make(map[*batch.Job][]label.Condition)
+	constraints := make(map[*batch.Job]placement.Constraint)
+	shadows := s.adoption.shadowing()
 	for _, p := range picks {
 		if hold, ok := s.cfg.Registry.MayRun(p.request("")); !ok {
 			s.held(p, hold)
 			continue
 		}
-		if s.adoption.shadowed(p) {
+		if shadows && s.adoption.shadowed(p) {
 			continue
 		}
-		if _, ok := conditions[p.spec]; !ok && len(p.spec.Conditions) > 0 {
-			conditions[p.spec], _ = label.ParseAll(p.spec.Conditions) // of a definition: all are right
+		c, ok := constraints[p.spec]
+		if !ok {
+			c = constraintOf(p.spec)
+			constraints[p.spec] = c
 		}
-		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: placement.Constraint{
-			Stack: p.spec.Stack, Tags: p.spec.Tags, Labels: p.spec.Labels, Tolerates: p.spec.Tolerates, Host: p.Host,
-			Conditions: conditions[p.spec],
-			OpenFiles:  p.spec.Workload.MostOpenFiles(), Isolation: p.spec.Workload.Kinds(),
-			Ports: p.spec.Workload.FixedPorts(),
-		}, Hosts: p.Hosts, Order: p.order, Weights: p.weights})
+		c.Host = p.Host
+		wants = append(wants, placement.Want{Hold: holdID(p.Key), Need: p.Cell, Constraint: c, Hosts: p.Hosts,
+			Order: p.order, Weights: p.weights})
 		asked = append(asked, p)
 	}
 	all := len(asked) == len(picks)
@@ -242,6 +242,15 @@ func (s *Scheduler) place(ctx context.Context, picks []*pick) bool {
 		asked, wants = refused, again
 	}
 	return all
+}
+
+// constraintOf returns the requirements of a job on cells, without those of single tasks.
+func constraintOf(j *batch.Job) placement.Constraint {
+	conditions, _ := label.ParseAll(j.Conditions) // of a definition: all are right
+	return placement.Constraint{
+		Stack: j.Stack, Tags: j.Tags, Labels: j.Labels, Tolerates: j.Tolerates, Conditions: conditions,
+		OpenFiles: j.Workload.MostOpenFiles(), Isolation: j.Workload.Kinds(), Ports: j.Workload.FixedPorts(),
+	}
 }
 
 // refuse takes a pick back that found no cell.
