@@ -102,7 +102,7 @@ func (v *reservation) refresh(k *keep) {
 func (f *forest) leastLack(j *job) int32 {
 	best, least := int32(-1), math.Inf(1)
 	for p := f.start[j.level]; p < f.start[j.level+1]; p++ {
-		if !j.t.ready.at(p) || j.shut[p] != "" {
+		if !j.t.ready(p) || j.shut[p] != "" {
 			continue
 		}
 		lack := 0.0

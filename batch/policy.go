@@ -132,7 +132,7 @@ func (b *Board) able(j *job) bool {
 		return false
 	}
 	b.f.visits++
-	if j.t.key[0] == none {
+	if j.t.key() == none {
 		b.reservation.wanting(j)
 		return false
 	}

@@ -17,7 +17,12 @@ type derived struct {
 
 // refit computes flags, counts and the tournament of a job again: after a change of its
 // configuration.
-func (dv *derived) refit(j *job) { dv.recount(j, dv.f.replace(j)) }
+func (dv *derived) refit(j *job) {
+	if t := j.t.table; t == nil || len(t.cells) != t.jobs*len(dv.f.places) {
+		j.t.table, j.t.slot = dv.f.newTable(1), 0
+	}
+	dv.recount(j, dv.f.replace(j))
+}
 
 // refitAll does so for all jobs, after a change of the nodes: the class of a job's tasks may
 // depend on where another one may run.
@@ -26,7 +31,9 @@ func (dv *derived) refitAll() {
 	for i, j := range dv.jobs.order {
 		avoided[i] = dv.f.replace(j)
 	}
+	shared := dv.f.newTable(len(dv.jobs.order))
 	for i, j := range dv.jobs.order {
+		j.t.table, j.t.slot = shared, i
 		dv.recount(j, avoided[i])
 	}
 }
@@ -78,13 +85,9 @@ func (dv *derived) recount(j *job, avoided []bool) {
 		dv.clock.schedule(j, int32(i), x)
 	}
 	j.shut = nil
-	j.t = tournament{f: dv.f, level: j.level}
+	j.t.f, j.t.level = dv.f, j.level
 	j.t.open = func(p int32) bool { return dv.open(j, p) }
-	j.t.ready = newBits(dv.f.start[j.level], dv.f.start[j.level+1])
-	for p := dv.f.start[j.level]; p < dv.f.start[j.level+1]; p++ {
-		j.t.ready.set(p, dv.mayStart(j, p))
-	}
-	j.t.build()
+	j.t.build(func(p int32) bool { return dv.mayStart(j, p) })
 }
 
 // mayStart reports whether the node of a place may start a task of the job, apart from room.
@@ -160,7 +163,7 @@ func (dv *derived) changed(j *job, node int32) {
 		j.counts[x.class]++
 		if was == ClassReady || x.class == ClassReady {
 			dv.f.placesOf(j.level, node, func(p int32) {
-				j.t.ready.set(p, dv.mayStart(j, p))
+				j.t.setReady(p, dv.mayStart(j, p))
 				j.t.update(p)
 			})
 		}

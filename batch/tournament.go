@@ -7,45 +7,57 @@ package batch
 type tournament struct {
 	f     *forest
 	level int // of the job's nodes
-	key   []int32
-	heap  []int32 // the children of p are heap[first : first+size[p]]
-	pos   []int32 // of a place in its parent's heap, -1 = not in it
-	size  []int32
-	// open reports whether a place has room for the job, ready which nodes may start apart from room.
-	open  func(p int32) bool
-	ready bits
+	table *table
+	slot  int // the job's in the table
+	// open reports whether a place has room for the job.
+	open func(p int32) bool
 }
 
-// bits are flags of the places of one level.
-type bits struct {
-	first int32
-	words []uint64
+// table has the cells of the tournaments of several jobs: those of one place are neighbours in memory, because a draw
+// concerns all jobs on one place.
+type table struct {
+	jobs  int
+	cells []cell
 }
 
-func newBits(first, end int32) bits { return bits{first, make([]uint64, (end-first+63)/64)} }
+// cell is one place in the tournament of one job.
+type cell struct {
+	key  int32
+	heap int32 // the children of p are the heaps of the cells first, first+1, … of its children, as many as its size
+	pos  int32 // of a place in its parent's heap, -1 = not in it
+	size int32 // children in the heap; of a place of the job's level 1 if its node may start apart from room
+}
 
-func (b bits) at(p int32) bool { return b.words[(p-b.first)>>6]>>((p-b.first)&63)&1 != 0 }
+func (f *forest) newTable(jobs int) *table {
+	return &table{jobs: jobs, cells: make([]cell, jobs*len(f.places))}
+}
 
-func (b bits) set(p int32, on bool) {
-	bit := uint64(1) << ((p - b.first) & 63)
-	if w := &b.words[(p-b.first)>>6]; on {
-		*w |= bit
-	} else {
-		*w &^= bit
+func (t *tournament) at(p int32) *cell { return &t.table.cells[int(p)*t.table.jobs+t.slot] }
+
+// ready reports whether the node of a place may start apart from room.
+func (t *tournament) ready(p int32) bool { return t.at(p).size != 0 }
+
+// setReady sets it; an update follows.
+func (t *tournament) setReady(p int32, on bool) {
+	t.at(p).size = 0
+	if on {
+		t.at(p).size = 1
 	}
 }
 
 // build computes all keys from the leaves up.
-func (t *tournament) build() {
-	n := int(t.f.start[t.level+1])
-	t.key, t.heap, t.pos, t.size = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
-	for p := range t.pos {
-		t.pos[p], t.key[p] = -1, none
+func (t *tournament) build(ready func(p int32) bool) {
+	n := t.f.start[t.level+1]
+	for p := range n {
+		*t.at(p) = cell{key: none, pos: -1}
 	}
-	for p := int32(n) - 1; p >= 0; p-- {
+	for p := n - 1; p >= 0; p-- {
 		t.f.visits++
+		if p >= t.f.start[t.level] {
+			t.setReady(p, ready(p))
+		}
 		if k := t.compute(p); k != none {
-			t.key[p] = k
+			t.at(p).key = k
 			if up := t.f.places[p].parent; up >= 0 {
 				t.insert(up, p)
 			}
@@ -54,29 +66,32 @@ func (t *tournament) build() {
 }
 
 func (t *tournament) compute(p int32) int32 {
-	if p >= t.f.start[t.level] {
-		if t.ready.at(p) && t.open(p) {
-			return t.f.places[p].rank
-		}
+	switch {
+	case t.at(p).size == 0 || !t.open(p):
 		return none
+	case p >= t.f.start[t.level]:
+		return t.f.places[p].rank
 	}
-	if t.size[p] == 0 || !t.open(p) {
-		return none
-	}
-	return t.key[t.heap[t.f.places[p].first]]
+	return t.at(t.top(p)).key
 }
+
+// top returns the best child of a place that has one.
+func (t *tournament) top(p int32) int32 { return t.at(t.f.places[p].first).heap }
+
+// key returns the key of the whole forest.
+func (t *tournament) key() int32 { return t.at(0).key }
 
 // update brings a place and the path above it up to date after something about it
 // changed.
 func (t *tournament) update(p int32) {
 	for p >= 0 {
 		t.f.visits++
-		k := t.compute(p)
-		old := t.key[p]
+		k, c := t.compute(p), t.at(p)
+		old := c.key
 		if k == old {
 			return
 		}
-		t.key[p] = k
+		c.key = k
 		up := t.f.places[p].parent
 		if up < 0 {
 			return
@@ -87,9 +102,9 @@ func (t *tournament) update(p int32) {
 		case k == none:
 			t.remove(up, p)
 		case k < old:
-			t.rise(t.f.places[up].first, t.pos[p])
+			t.rise(t.f.places[up].first, c.pos)
 		default:
-			t.sink(t.f.places[up].first, t.size[up], t.pos[p])
+			t.sink(t.f.places[up].first, t.at(up).size, c.pos)
 		}
 		p = up
 	}
@@ -98,73 +113,78 @@ func (t *tournament) update(p int32) {
 // best returns the best place that may start, or -1.
 func (t *tournament) best() int32 {
 	p := int32(0)
-	if t.key[p] == none {
+	if t.key() == none {
 		return -1
 	}
 	for p < t.f.start[t.level] {
 		t.f.visits++
-		p = t.heap[t.f.places[p].first]
+		p = t.top(p)
 	}
 	return p
 }
 
 func (t *tournament) insert(up, p int32) {
-	first := t.f.places[up].first
-	i := t.size[up]
-	t.size[up]++
+	first, c := t.f.places[up].first, t.at(up)
+	i := c.size
+	c.size++
 	t.put(first, i, p)
 	t.rise(first, i)
 }
 
 func (t *tournament) remove(up, p int32) {
-	first := t.f.places[up].first
-	i := t.pos[p]
-	t.size[up]--
-	last := t.size[up]
-	moved := t.heap[first+last]
-	t.pos[p] = -1
+	first, c := t.f.places[up].first, t.at(up)
+	i := t.at(p).pos
+	c.size--
+	last := c.size
+	moved := t.at(first + last).heap
+	t.at(p).pos = -1
 	if i == last {
 		return
 	}
 	t.put(first, i, moved)
 	t.rise(first, i)
-	t.sink(first, last, t.pos[moved])
+	t.sink(first, last, t.at(moved).pos)
 }
 
 func (t *tournament) put(first, i, p int32) {
-	t.heap[first+i] = p
-	t.pos[p] = i
+	t.at(first + i).heap = p
+	t.at(p).pos = i
+}
+
+// entry returns a place of the heap that begins at first, and its key.
+func (t *tournament) entry(first, i int32) (p, key int32) {
+	p = t.at(first + i).heap
+	return p, t.at(p).key
 }
 
 func (t *tournament) rise(first, i int32) {
-	h := t.heap[first:]
+	p, key := t.entry(first, i)
 	for i > 0 {
 		up := (i - 1) / 2
-		if t.key[h[up]] <= t.key[h[i]] {
+		q, other := t.entry(first, up)
+		if other <= key {
 			return
 		}
-		a, b := h[up], h[i]
-		t.put(first, up, b)
-		t.put(first, i, a)
+		t.put(first, up, p)
+		t.put(first, i, q)
 		i = up
 	}
 }
 
 func (t *tournament) sink(first, size, i int32) {
-	h := t.heap[first:]
+	p, key := t.entry(first, i)
 	for {
-		least := i
+		least, q, low := i, p, key
 		for c := 2*i + 1; c <= 2*i+2 && c < size; c++ {
-			if t.key[h[c]] < t.key[h[least]] {
-				least = c
+			if r, k := t.entry(first, c); k < low {
+				least, q, low = c, r, k
 			}
 		}
 		if least == i {
 			return
 		}
-		a, b := h[i], h[least]
-		t.put(first, i, b)
-		t.put(first, least, a)
+		t.put(first, i, q)
+		t.put(first, least, p)
 		i = least
 	}
 }
