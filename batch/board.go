@@ -48,7 +48,7 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 	if err := CheckForest(&spec); err != nil {
 		return nil, err
 	}
-	b := &Board{f: newForest(spec), runs: runs{byKey: make(map[Key]*run)}}
+	b := &Board{f: newForest(spec), runs: runs{byKey: make(map[Key]*run)}, watch: func() {}}
 	b.jobs = jobs{f: b.f, named: make(map[string]*job)}
 	b.clock.jobs = &b.jobs
 	b.reservation = reservation{f: b.f, jobs: &b.jobs, clock: &b.clock}
@@ -65,15 +65,6 @@ func (b *Board) Spec() ForestSpec { return b.f.spec }
 // orphan, note the time of a backoff. f must not call the board.
 func (b *Board) Watch(f func()) { b.watch = f }
 
-func (b *Board) stir() {
-	if b.watch != nil {
-		b.watch()
-	}
-}
-
-// Visits returns how many (job, place) pairs were visited so far: the cost of all decisions.
-func (b *Board) Visits() int64 { return b.f.visits }
-
 // Cells returns the order of cells for the tasks of the forest, and its weights.
 func (b *Board) Cells() (placement.Order, map[string]int) { return b.f.spec.Cells, b.f.weights }
 
@@ -86,7 +77,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	b.reservation.kept, b.orphans.stale = nil, true
 	b.placeAdopted()
 	b.derived.refitAll()
-	b.stir()
+	b.watch()
 	return nil
 }
 
@@ -121,7 +112,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 	}
 	b.jobs.rewire()
 	b.derived.refitAll()
-	b.stir()
+	b.watch()
 	return nil
 }
 
@@ -162,7 +153,7 @@ func (f *forest) redraw(r *run, old *forest) {
 // Put adds a job or changes its configuration; statuses stay if the UID is the same, and are reset
 // otherwise. Problems of the job make it invalid and are returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
-	defer b.stir()
+	defer b.watch()
 	j := b.jobs.named[spec.Name]
 	b.reservation.release(j)
 	if j != nil && j.UID != spec.UID {
@@ -213,7 +204,7 @@ func (b *Board) Delete(name string) {
 	if j == nil {
 		return
 	}
-	b.stir()
+	b.watch()
 	b.reservation.release(j)
 	b.jobs.remove(j)
 	for _, key := range b.runs.runKeys(name) {

@@ -64,7 +64,7 @@ func (b *Board) Explain(k Key, reason string, now int64) ([]Why, error) {
 	case ClassBlocked, ClassStranded:
 		b.explainDependencies(j, n, say)
 	case ClassAvoided, ClassDisabled:
-		b.explainPlaces(j, n, say)
+		b.jobs.explainPlaces(j, n, say)
 	case ClassReady:
 		if b.terms.unpack(x).Paced() {
 			say(Why{Text: endedIncomplete + ": it runs again as soon as there is room"})
@@ -284,18 +284,18 @@ func (b *Board) explainHopeless(d, j *job, n int32, through ...*job) Why {
 }
 
 // explainPlaces names the switch or filter on every path of the node.
-func (b *Board) explainPlaces(j *job, n int32, say func(Why)) {
-	b.f.placesOf(j.level, n, func(p int32) {
-		for q, level := p, j.level; q >= 0; q, level = b.f.places[q].parent, level-1 {
-			at := &b.f.places[q]
-			name := b.f.names[level].list[at.name]
+func (js *jobs) explainPlaces(j *job, n int32, say func(Why)) {
+	js.f.placesOf(j.level, n, func(p int32) {
+		for q, level := p, j.level; q >= 0; q, level = js.f.places[q].parent, level-1 {
+			at := &js.f.places[q]
+			name := js.f.names[level].list[at.name]
 			if !at.own {
-				say(Why{Level: b.f.levels[level], Node: name,
-					Text: fmt.Sprintf("node %s on level %s is disabled", name, b.f.levels[level])})
+				say(Why{Level: js.f.levels[level], Node: name,
+					Text: fmt.Sprintf("node %s on level %s is disabled", name, js.f.levels[level])})
 			}
-			if !j.filters[level].pass(name, b.f.tags[q]) {
-				say(Why{Level: b.f.levels[level], Node: name,
-					Text: fmt.Sprintf("the job's filter on level %s excludes node %s", b.f.levels[level], name)})
+			if !j.filters[level].pass(name, js.f.tags[q]) {
+				say(Why{Level: js.f.levels[level], Node: name,
+					Text: fmt.Sprintf("the job's filter on level %s excludes node %s", js.f.levels[level], name)})
 			}
 		}
 	})

@@ -87,6 +87,9 @@ func (js *jobs) Job(name string) (Job, []string, bool) {
 	return j.Job, slices.Concat(j.Errors, j.problems), true
 }
 
+// Visits returns how many (job, place) pairs were visited so far: the cost of all decisions.
+func (js *jobs) Visits() int64 { return js.f.visits }
+
 // Jobs returns the names of all jobs, sorted.
 func (js *jobs) Jobs() []string {
 	out := make([]string, len(js.order))

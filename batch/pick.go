@@ -43,7 +43,7 @@ func (b *Board) pickFrom(j *job) (Start, bool) {
 // occupy makes a run count: its draws, and its node as running.
 func (b *Board) occupy(r *run) {
 	b.runs.byKey[r.key] = r
-	b.draw(r, 1)
+	r.draw(b, 1)
 	if r.job != nil {
 		r.mark(r.job.record(r.node))
 		b.derived.changed(r.job, r.node)
@@ -52,7 +52,7 @@ func (b *Board) occupy(r *run) {
 
 // draw takes the draws of a run (sign +1) or returns them (-1). All of them come before the tournaments, so that a
 // node that becomes full does not first offer its next child.
-func (b *Board) draw(r *run, sign int) {
+func (r *run) draw(b *Board, sign int) {
 	for _, d := range r.draws {
 		b.f.take(d, sign)
 	}
@@ -72,7 +72,7 @@ func (r *run) mark(x *record) {
 
 // giveBack is the inverse of occupy, without the run's entry.
 func (b *Board) giveBack(r *run) {
-	b.draw(r, -1)
+	r.draw(b, -1)
 	r.draws = nil
 	if r.job != nil {
 		x := r.job.record(r.node)
@@ -103,7 +103,7 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 	}
 	b.runs.live++
 	b.orphans.began(r)
-	b.stir()
+	b.watch()
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (b *Board) Unpick(k Key) error {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
-	b.stir()
+	b.watch()
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if inv.IsZero() {
 		return
 	}
-	b.stir()
+	b.watch()
 	if r := b.runs.byKey[k]; r != nil {
 		if r.inv.IsZero() {
 			b.runs.live++
@@ -218,5 +218,5 @@ func (b *Board) Forget(k Key) {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
-	b.stir()
+	b.watch()
 }

@@ -20,8 +20,11 @@ type derived struct {
 func (dv *derived) refit(j *job) {
 	if t := j.t.table; t == nil || len(t.cells) != t.jobs*len(dv.f.places) {
 		j.t.table, j.t.slot = dv.f.newTable(1), 0
+	} else {
+		j.t.clear()
 	}
 	dv.recount(j, dv.f.replace(j))
+	dv.build(j)
 }
 
 // refitAll does so for all jobs, after a change of the nodes: the class of a job's tasks may
@@ -36,6 +39,7 @@ func (dv *derived) refitAll() {
 		j.t.table, j.t.slot = shared, i
 		dv.recount(j, avoided[i])
 	}
+	dv.build(dv.jobs.order...)
 }
 
 // replace computes the flags of a job's nodes. It returns which places its filters avoid.
@@ -73,7 +77,7 @@ func (f *forest) replace(j *job) (avoided []bool) {
 	return avoided
 }
 
-// recount computes counts and the tournament of a job.
+// recount computes the counts of a job; build follows.
 func (dv *derived) recount(j *job, avoided []bool) {
 	j.avoided = avoided
 	j.counts = [classes]int{}
@@ -87,7 +91,6 @@ func (dv *derived) recount(j *job, avoided []bool) {
 	j.shut = nil
 	j.t.f, j.t.level = dv.f, j.level
 	j.t.open = func(p int32) bool { return dv.open(j, p) }
-	j.t.build(func(p int32) bool { return dv.mayStart(j, p) })
 }
 
 // mayStart reports whether the node of a place may start a task of the job, apart from room.

@@ -45,22 +45,35 @@ func (t *tournament) setReady(p int32, on bool) {
 	}
 }
 
-// build computes all keys from the leaves up.
-func (t *tournament) build(ready func(p int32) bool) {
-	n := t.f.start[t.level+1]
-	for p := range n {
-		*t.at(p) = cell{key: none, pos: -1}
-	}
-	for p := n - 1; p >= 0; p-- {
-		t.f.visits++
-		if p >= t.f.start[t.level] {
-			t.setReady(p, ready(p))
-		}
-		if k := t.compute(p); k != none {
-			t.at(p).key = k
-			if up := t.f.places[p].parent; up >= 0 {
-				t.insert(up, p)
+// build computes the keys of some jobs from the leaves up, place by place, as they are in memory.
+func (dv *derived) build(jobs ...*job) {
+	for p := int32(len(dv.f.places)) - 1; p >= 0; p-- {
+		for _, j := range jobs {
+			if t := &j.t; p < dv.f.start[j.level+1] {
+				t.at(p).key, t.at(p).pos = none, -1 // its heap has its children already
+				t.plant(p, p >= dv.f.start[j.level] && dv.mayStart(j, p))
 			}
+		}
+	}
+}
+
+// clear empties the heaps.
+func (t *tournament) clear() {
+	for p := range int32(len(t.f.places)) {
+		*t.at(p) = cell{}
+	}
+}
+
+// plant computes the key of a place whose children have theirs.
+func (t *tournament) plant(p int32, ready bool) {
+	t.f.visits++
+	if p >= t.f.start[t.level] {
+		t.setReady(p, ready)
+	}
+	if k := t.compute(p); k != none {
+		t.at(p).key = k
+		if up := t.f.places[p].parent; up >= 0 {
+			t.insert(up, p)
 		}
 	}
 }

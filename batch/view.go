@@ -232,12 +232,12 @@ func (f *forest) isBelow(j *job, n int32, name string) (below bool) {
 
 // Path names the nodes from the root to a node of a job, by its first place; nil if it has no
 // place.
-func (b *Board) Path(k Key) []string {
-	j, n, err := b.jobs.lookup(k)
+func (js *jobs) Path(k Key) []string {
+	j, n, err := js.lookup(k)
 	if err != nil {
 		return nil
 	}
-	return b.f.path(j.level, b.f.first(j.level, n))
+	return js.f.path(j.level, js.f.first(j.level, n))
 }
 
 // path names the nodes from the root to a place of a level; nil for none (-1).

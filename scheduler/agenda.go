@@ -25,6 +25,8 @@ func newAgenda() agenda {
 	return agenda{awake: make(map[*forest]bool), untidy: make(map[*job]bool), tombs: make(map[*job]bool)}
 }
 
+func byName(x, y *forest) int { return strings.Compare(x.name, y.name) }
+
 // add takes a new forest. Each change of its board wakes it.
 func (s *newest) add(name string, f *forest) {
 	f.name = name
@@ -71,7 +73,7 @@ func (s *newest) tend(j *job) {
 }
 
 // gather takes the forests that a pass looks at, and the tombstones if their time has come. The lock is held.
-func (s *Scheduler) gather() {
+func (s *newest) gather() {
 	now := s.cfg.Clock.Boot()
 	for len(s.times) > 0 && s.times[0].lookAt <= now {
 		s.stir(heap.Pop(&s.times).(*forest))
@@ -85,26 +87,26 @@ func (s *Scheduler) gather() {
 }
 
 // rouse adds the forests that have changed to those that the pass looks at. The lock is held.
-func (s *Scheduler) rouse() {
+func (s *newest) rouse() {
 	for f := range s.awake {
 		f.awake = false
 		s.looked = append(s.looked, f)
 	}
 	s.stats.Looked += len(s.awake)
 	clear(s.awake)
-	slices.SortFunc(s.looked, func(x, y *forest) int { return strings.Compare(x.name, y.name) })
+	slices.SortFunc(s.looked, byName)
 	s.looked = slices.Compact(s.looked)
 }
 
 // postpone puts the looked-at forests back: the pass did nothing. The lock is held.
-func (s *Scheduler) postpone() {
+func (s *newest) postpone() {
 	for _, f := range s.looked {
 		s.stir(f)
 	}
 }
 
 // settle makes the next appointment of each forest that was looked at. The lock is held.
-func (s *Scheduler) settle() {
+func (s *newest) settle() {
 	now, boot := s.nowMilli(), s.cfg.Clock.Boot()
 	for _, f := range s.looked {
 		if s.forests[f.name] == f {
@@ -114,7 +116,7 @@ func (s *Scheduler) settle() {
 }
 
 // appoint sets when a forest is looked at next, if nothing changes before.
-func (s *Scheduler) appoint(f *forest, now int64, boot time.Duration) {
+func (s *newest) appoint(f *forest, now int64, boot time.Duration) {
 	var next time.Duration
 	ok := false
 	consider := func(at time.Duration) {

@@ -33,7 +33,7 @@ func (s *Scheduler) tidy() {
 		}
 	}
 	if !unread {
-		for _, f := range slices.SortedFunc(maps.Keys(s.loose), func(x, y *forest) int { return strings.Compare(x.name, y.name) }) {
+		for _, f := range slices.SortedFunc(maps.Keys(s.loose), byName) {
 			s.fell(f.name, f)
 		}
 	}

@@ -211,13 +211,6 @@ func (s *Scheduler) Explain(name, node string) ([]batch.Why, error) {
 	return why, nil
 }
 
-func allClasses() []batch.Class {
-	return []batch.Class{
-		batch.ClassAbsent, batch.ClassRunning, batch.ClassAvoided, batch.ClassDisabled, batch.ClassDone, batch.ClassFailed,
-		batch.ClassBackoff, batch.ClassBlocked, batch.ClassStranded, batch.ClassReady,
-	}
-}
-
 // Running answers whether a job has ended. held: the initial wait is on; then, that it
 // is not known to have ended means nothing yet.
 func (s *Scheduler) Running(name string, held bool) Answer {

@@ -95,31 +95,48 @@ func (noWork) Perform(context.Context, string, string, []placement.Item) ([]auct
 func (noWork) Waiting([]placement.Refused) {}
 func (noWork) Unanswered([]placement.Item) {}
 
-// open returns a new store: in memory, or an embedded etcd on a directory of its own.
-func open(ctx context.Context, kind string) (b store.Backend, closing func() error, err error) {
+// storage is a new store: in memory, or an embedded etcd on a directory of its own.
+type storage struct {
+	store.Backend
+	member *etcd.Member
+	close  func() error
+}
+
+// open opens a store of a kind: mem or etcd.
+func open(ctx context.Context, kind string) (*storage, error) {
 	if kind == "mem" {
-		return mem.New(mem.Config{}), func() error { return nil }, nil
+		return &storage{Backend: mem.New(mem.Config{}), close: func() error { return nil }}, nil
 	}
 	dir, err := os.MkdirTemp("", "cantina-bench-")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	data, err := datadir.Open(dir)
 	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	m, err := etcd.Start(ctx, data, etcd.MemberConfig{})
 	if err != nil {
-		return nil, nil, errors.Join(err, data.Close(), os.RemoveAll(dir))
+		return nil, errors.Join(err, data.Close(), os.RemoveAll(dir))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	return m.Backend(), func() error {
+	return &storage{Backend: m.Backend(), member: m, close: func() error {
 		cancel()
 		<-ended
 		return errors.Join(m.Close(), data.Close(), os.RemoveAll(dir))
-	}, nil
+	}}, nil
+}
+
+// report compacts the store and prints its size.
+func (s *storage) report(ctx context.Context, when string) error {
+	if err := s.member.Maintain(ctx); err != nil {
+		return err
+	}
+	file, used, err := s.member.Size(ctx)
+	fmt.Printf("growth: %s: %.1f MB in use, file of %.1f MB\n", when, float64(used)/(1<<20), float64(file)/(1<<20))
+	return err
 }
 
 // grove is hosts with databases, two tasks at a time on each host and one on each database. A limit of the root,
@@ -149,11 +166,13 @@ func (g grove) spec() batch.ForestSpec {
 	return f
 }
 
+func jobName(i int) string { return "bench/job" + strconv.Itoa(i) }
+
 // named returns the jobs.
 func (g grove) named() (out []plan.NamedJob) {
 	for i := range g.jobs {
 		out = append(out, plan.NamedJob{Forest: g.spec(), Job: batch.Job{
-			Name: "bench/job" + strconv.Itoa(i), Domain: "bench", Forest: "bench/f", Retries: -1,
+			Name: jobName(i), Domain: "bench", Forest: "bench/f", Retries: -1,
 			Workload: action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/true", Args: []string{"{}"}}}},
 		}})
 	}

@@ -1,6 +1,6 @@
-// Command batch measures the scheduler of batch work: how long a forest of a million nodes takes to load, how full
-// 240,000 slots are kept, what one freed slot costs, and what a job over real processes costs. Decisions are those of
-// a server. It is no test: it fails only when something cannot be measured.
+// Command batch measures the scheduler of batch work: the load of a million nodes, the utilisation of 240,000 slots,
+// the cost of a freed slot, processes of a job, and the growth of the store. Decisions are those of a server. It is no
+// test: it fails only when something cannot be measured.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 // measure measures one figure.
 func measure(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("batch", flag.ContinueOnError)
-	only := fs.String("only", "steady", "figure: steady")
+	only := fs.String("only", "steady", "figure: load, visits, steady, over or growth")
 	c := steadyConfig{}
 	fs.IntVar(&c.hosts, "hosts", 12_000, "hosts")
 	fs.IntVar(&c.databases, "databases", 25, "databases of each host")
@@ -39,12 +39,24 @@ func measure(ctx context.Context, args []string) error {
 	fs.DurationVar(&c.warm, "warm", 10*time.Second, "time before the measurement")
 	fs.DurationVar(&c.watch, "for", 20*time.Second, "time of the measurement")
 	fs.StringVar(&c.profile, "profile", "", "file of a processor profile")
+	program := fs.String("cantina", "bin/cantina", "over: the program")
+	n := fs.Int("n", 20_000, "over: processes; visits: freed slots")
+	width := fs.Int("width", 16, "over: processes at once")
+	rounds := fs.Int("rounds", 3, "over: rounds")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	switch *only {
+	case "load":
+		return load(c.grove)
+	case "visits":
+		return visits(c.grove, *n)
 	case "steady":
 		return steady(ctx, c)
+	case "over":
+		return over(ctx, *program, *n, *width, *rounds)
+	case "growth":
+		return growth(ctx, c.grove)
 	}
 	return fmt.Errorf("unknown figure %q", *only)
 }

@@ -21,12 +21,12 @@ type steadyConfig struct {
 
 // steady runs a grove whose slots should always be full, and prints how full they were.
 func steady(ctx context.Context, c steadyConfig) (err error) {
-	b, closing, err := open(ctx, c.store)
+	s, err := open(ctx, c.store)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closing()) }()
-	l, err := lead(ctx, b, c.slots(), c.task)
+	defer func() { err = errors.Join(err, s.close()) }()
+	l, err := lead(ctx, s, c.slots(), c.task)
 	if err != nil {
 		return err
 	}
@@ -35,11 +35,12 @@ func steady(ctx context.Context, c steadyConfig) (err error) {
 	if err := l.apply(ctx, c.grove); err != nil {
 		return err
 	}
-	if err := l.until(ctx, func() bool { return l.workers.Live() >= c.slots() || time.Since(begin) > time.Minute }); err != nil {
+	full := func() bool { return l.workers.Live() >= c.slots() || time.Since(begin) > 2*time.Minute }
+	if err := l.until(ctx, full); err != nil {
 		return err
 	}
-	fmt.Printf("%d nodes × %d jobs read and %d tasks started: %v\n", c.hosts*c.databases, c.jobs, l.workers.Live(),
-		time.Since(begin).Round(time.Millisecond))
+	fmt.Printf("steady: %d nodes × %d jobs read and %d tasks started: %v\n", c.hosts*c.databases, c.jobs,
+		l.workers.Live(), time.Since(begin).Round(time.Millisecond))
 	if err := pause(ctx, c.warm); err != nil {
 		return err
 	}
@@ -59,10 +60,10 @@ func steady(ctx context.Context, c steadyConfig) (err error) {
 	}
 	ideal := float64(c.slots()) * c.watch.Seconds()
 	decisions := float64(m.started)
-	fmt.Printf("store %s, tasks of %v, %d slots, %v: %.3f of ideal, %.0f decisions/s, %.1f µs of processor time each, "+
-		"%d visits each, %d rows, %d MB resident, load %s\n", c.store, c.task, c.slots(), c.watch, m.task.Seconds()/ideal,
-		decisions/c.watch.Seconds(), float64(spent.Microseconds())/max(decisions, 1),
-		int64(float64(after.Visits-before.Visits)/max(decisions, 1)), after.Segments-before.Segments,
+	fmt.Printf("steady: store %s, tasks of %v, %d slots, %v: %.3f of ideal, %.0f decisions/s, %.1f µs of processor time "+
+		"each, %.0f visits each, %d rows, %d MB resident, load %s\n", c.store, c.task, c.slots(), c.watch,
+		m.task.Seconds()/ideal, decisions/c.watch.Seconds(), float64(spent.Microseconds())/max(decisions, 1),
+		float64(after.Visits-before.Visits)/max(decisions, 1), after.Segments-before.Segments,
 		gauge.Resident(os.Getpid())>>20, gauge.Load())
 	return nil
 }

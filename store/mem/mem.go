@@ -4,8 +4,8 @@
 //
 // It has no goroutine and no timer of its own: a lease expires when it is next used, and a waiting
 // Changed sets a timer in its caller's goroutine for the next expiry. So it can be used inside
-// testing/synctest bubbles, and, call by call, by a simulator with its own clock. Only tests and
-// the simulator use it; it stores nothing on disk.
+// testing/synctest bubbles, and, call by call, by a simulator with its own clock. Only tests,
+// benchmarks and the simulator use it; it stores nothing on disk.
 package mem
 
 import (
