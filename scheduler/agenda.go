@@ -79,29 +79,30 @@ func (s *newest) gather() {
 		s.stir(heap.Pop(&s.times).(*forest))
 	}
 	s.looked = nil
-	s.rouse()
+	s.stats.Looked += s.rouse()
 	if now-s.tombsAt >= tidyEvery {
 		s.tombsAt = now
 		maps.Copy(s.untidy, s.tombs)
 	}
 }
 
-// rouse adds the forests that have changed to those that the pass looks at. The lock is held.
-func (s *newest) rouse() {
-	for f := range s.awake {
+// rouse adds the forests that have changed to those that the pass looks at. It returns their number.
+func (a *agenda) rouse() int {
+	n := len(a.awake)
+	for f := range a.awake {
 		f.awake = false
-		s.looked = append(s.looked, f)
+		a.looked = append(a.looked, f)
 	}
-	s.stats.Looked += len(s.awake)
-	clear(s.awake)
-	slices.SortFunc(s.looked, byName)
-	s.looked = slices.Compact(s.looked)
+	clear(a.awake)
+	slices.SortFunc(a.looked, byName)
+	a.looked = slices.Compact(a.looked)
+	return n
 }
 
-// postpone puts the looked-at forests back: the pass did nothing. The lock is held.
-func (s *newest) postpone() {
-	for _, f := range s.looked {
-		s.stir(f)
+// postpone puts the looked-at forests back: the pass did nothing.
+func (a *agenda) postpone() {
+	for _, f := range a.looked {
+		a.stir(f)
 	}
 }
 
@@ -116,7 +117,7 @@ func (s *newest) settle() {
 }
 
 // appoint sets when a forest is looked at next, if nothing changes before.
-func (s *newest) appoint(f *forest, now int64, boot time.Duration) {
+func (a *agenda) appoint(f *forest, now int64, boot time.Duration) {
 	var next time.Duration
 	ok := false
 	consider := func(at time.Duration) {
@@ -136,9 +137,9 @@ func (s *newest) appoint(f *forest, now int64, boot time.Duration) {
 	if f.judged() {
 		consider(f.forgetAt)
 	}
-	s.times.cancel(f)
+	a.times.cancel(f)
 	if f.lookAt = next; ok {
-		heap.Push(&s.times, f)
+		heap.Push(&a.times, f)
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *Scheduler) begin() bool {
 	}
 	if len(s.looked) > 0 {
 		s.openGates()
-		s.rouse()
+		s.stats.Looked += s.rouse()
 	}
 	return true
 }

@@ -39,7 +39,8 @@ const cells = 1000
 // lead begins a term whose cells have room for so many tasks.
 func lead(ctx context.Context, b store.Backend, slots int, task time.Duration) (*leader, error) {
 	clock := run.Kernel()
-	st, err := store.New(b, store.Config{Clock: clock, NewCluster: true})
+	st, err := store.New(b, store.Config{Clock: clock, NewCluster: true,
+		LeaseTTL: time.Minute}) // other work may stop the process for seconds
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
-// Command batch measures the scheduler of batch work: the load of a million nodes, the utilisation of 240,000 slots,
-// the cost of a freed slot, processes of a job, and the growth of the store. Decisions are those of a server. It is no
-// test: it fails only when something cannot be measured.
+// Command batch measures the scheduler of batch work: the load of a million nodes, the utilisation of 240,000 slots and
+// the cost of a freed slot. It also measures processes of a job, and the growth of the store. Decisions are those of a
+// server. It is no test: it fails only when something cannot be measured.
 package main
 
 import (
