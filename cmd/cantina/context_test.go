@@ -40,7 +40,7 @@ func TestContexts(t *testing.T) {
 	}
 	s.env["CANTINA_CONTEXT"] = "here"
 	s.ok("ps")
-	s.fails(api.ExitUsage, "on context here ("+s.address+"): give --yes", "rm", "web")
+	s.fails(api.ExitUsage, "on context here ("+s.address+"): use --yes", "rm", "web")
 	out := s.ok("context", "ls")
 	if !strings.Contains(out, "*        here") || !strings.Contains(out, "none.sock") {
 		t.Errorf("the list:\n%s", out)
