@@ -21,7 +21,7 @@ var errCellsMayJoin = fault.New(fault.ErrConflict, "cells may still join after t
 
 // Rebalance implements api.Cells.
 func (v cellView) Rebalance(ctx context.Context, q api.RebalanceQuery, w plan.Write) (api.Balance, error) {
-	if !(applicationView{v.Term}).settled() {
+	if !applicationView(v).settled() {
 		return api.Balance{}, errCellsMayJoin
 	}
 	for _, name := range q.Cells {
