@@ -17,7 +17,7 @@ type complaints struct{ r *leadership }
 
 // worldly are the warnings that faults of the world cause.
 var worldly = []string{"cell did not answer a placement", "cell is alive but unavailable", "audit",
-	"the wall clock was set", "a higher term was heard: this one ends",
+	"the wall clock was set", "term ends: a higher term exists",
 	"segments cannot be merged", "adopted batch task is allocated on another cell"}
 
 // Enabled implements slog.Handler.
