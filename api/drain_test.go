@@ -12,11 +12,7 @@ import (
 func TestADrainIsAPathOfItsCell(t *testing.T) {
 	w := newWorld(t)
 	w.SetCell(api.Cell{Name: "c1", Proc: "p1", Session: worker.Healthy, Reported: true})
-	for _, c := range []struct {
-		situation, method, path, body string
-		status                        int
-		want                          string
-	}{
+	w.exchanges(t, []exchange{
 		{"no reason", http.MethodPut, "/v1/cells/c1/drain", `{}`, 422, "reason"},
 		{"a reason of blanks", http.MethodPut, "/v1/cells/c1/drain", `{"reason": "  "}`, 422, "reason"},
 		{"a reason as long as a book", http.MethodPut, "/v1/cells/c1/drain", `{"reason": "` + strings.Repeat("x", 1001) +
@@ -33,7 +29,23 @@ func TestADrainIsAPathOfItsCell(t *testing.T) {
 		{"taken back", http.MethodDelete, "/v1/cells/c1/drain", "", 200, `"name":"c1"`},
 		{"taken back again", http.MethodDelete, "/v1/cells/c1/drain", "", 200, `"name":"c1"`},
 		{"no such cell", http.MethodDelete, "/v1/cells/c9/drain", "", 404, "c9"},
-	} {
+	})
+	if _, text := w.get(t, http.MethodGet, "/v1/cells/c1", "", ""); strings.Contains(text, "drain\":{") {
+		t.Errorf("still drained: %s", text)
+	}
+}
+
+// exchange is a request, in a situation, with the status of the response and a part of its text.
+type exchange struct {
+	situation, method, path, body string
+	status                        int
+	want                          string
+}
+
+// exchanges makes requests one after the other and compares their responses.
+func (w *world) exchanges(t *testing.T, all []exchange) {
+	t.Helper()
+	for _, c := range all {
 		kind := ""
 		if c.body != "" {
 			kind = "application/json"
@@ -42,8 +54,5 @@ func TestADrainIsAPathOfItsCell(t *testing.T) {
 		if res.StatusCode != c.status || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s %s: %d %s", c.situation, c.method, c.path, res.StatusCode, text)
 		}
-	}
-	if _, text := w.get(t, http.MethodGet, "/v1/cells/c1", "", ""); strings.Contains(text, "drain\":{") {
-		t.Errorf("still drained: %s", text)
 	}
 }

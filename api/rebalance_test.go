@@ -2,17 +2,12 @@ package api_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 )
 
 func TestRebalance(t *testing.T) {
 	w := newWorld(t)
-	for _, c := range []struct {
-		situation, method, path, body string
-		status                        int
-		want                          string
-	}{
+	w.exchanges(t, []exchange{
 		{"a plan", http.MethodGet, "/v1/rebalance", "", 200, `"20 of [] on [], apply false"`},
 		{"a plan of some", http.MethodGet, "/v1/rebalance?service=d/web&cell=c1&cell=c2&max_moves=7", "", 200,
 			`"7 of [d/web] on [c1 c2], apply false"`},
@@ -25,14 +20,5 @@ func TestRebalance(t *testing.T) {
 		{"fewer than none", http.MethodGet, "/v1/rebalance?max_moves=-1", "", 422, "must be from 1 to 1000"},
 		{"no domain", http.MethodGet, "/v1/rebalance?service=web", "", 422, "is not DOMAIN/NAME"},
 		{"no name", http.MethodGet, "/v1/rebalance?service=d/", "", 422, "is not DOMAIN/NAME"},
-	} {
-		kind := ""
-		if c.body != "" {
-			kind = "application/json"
-		}
-		res, text := w.get(t, c.method, c.path, kind, c.body)
-		if res.StatusCode != c.status || !strings.Contains(text, c.want) {
-			t.Errorf("%s: %s %s: %d %s", c.situation, c.method, c.path, res.StatusCode, text)
-		}
-	}
+	})
 }

@@ -34,11 +34,11 @@ func (v cellView) Rebalance(ctx context.Context, q api.RebalanceQuery, w plan.Wr
 			return api.Balance{}, err
 		}
 	}
+	if q.CountOnly {
+		return api.Balance{Moving: v.Board.Count().Moving}, v.fresh()
+	}
 	all, left, moving := v.Board.Movables()
 	out := api.Balance{Moving: moving}
-	if q.CountOnly {
-		return out, v.fresh()
-	}
 	for _, k := range slices.SortedFunc(maps.Keys(left), lrp.ServiceKey.Compare) {
 		if len(q.Services) == 0 || slices.Contains(q.Services, k) {
 			out.Left = append(out.Left, api.NotMoved{Service: k.String(), Reason: left[k]})

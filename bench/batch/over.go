@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"cantina/bench/dev"
@@ -23,16 +19,8 @@ func over(ctx context.Context, program string, n, width, rounds int) error {
 		run   func(context.Context) error
 		rates []float64
 	}{
-		{name: "loop", run: func(context.Context) error { return loop(n, width) }},
-		{name: "xargs", run: func(ctx context.Context) error {
-			cmd := exec.CommandContext(ctx, "xargs", "-P", strconv.Itoa(width), "-n1", "/bin/true")
-			var in strings.Builder
-			for i := range n {
-				fmt.Fprintln(&in, i)
-			}
-			cmd.Stdin, cmd.Stderr = strings.NewReader(in.String()), os.Stderr
-			return cmd.Run()
-		}},
+		{name: "loop", run: func(context.Context) error { return gauge.Loop(n, width) }},
+		{name: "xargs", run: func(ctx context.Context) error { return gauge.Xargs(ctx, n, width) }},
 		{name: "job"},
 	}
 	for range rounds {
@@ -58,27 +46,6 @@ func over(ctx context.Context, program string, n, width, rounds int) error {
 		gauge.Median(forms[1].rates), mine, mine/gauge.Median(forms[0].rates), mine/gauge.Median(forms[1].rates),
 		gauge.Load())
 	return nil
-}
-
-// loop starts processes from as many goroutines as the width.
-func loop(n, width int) error {
-	var left atomic.Int64
-	left.Store(int64(n))
-	errs := make(chan error, width)
-	var wg sync.WaitGroup
-	for range width {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := exec.Command("/bin/true").Run(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(errs)
-	return <-errs
 }
 
 // job runs them as batch tasks of a fresh `cantina dev`; its start is not measured.

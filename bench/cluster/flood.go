@@ -63,7 +63,7 @@ func flood(ctx context.Context, program string, f aFlood) (err error) {
 			if running == 0 && int(a.Status.Counts["running"]) == f.instances() {
 				running = time.Since(begin)
 			}
-			return settled(f.instances())(ctx, r)
+			return settledBy(a.Status, f.instances())
 		})
 	fmt.Printf("    all RUNNING %29.1f s\n", running.Seconds())
 	end()
@@ -174,7 +174,7 @@ func (f *aFlood) loseCells(ctx context.Context, r *rig) error {
 			if last.IsZero() {
 				last = time.Now()
 			}
-			return settled(f.instances())(ctx, r)
+			return settledBy(a.Status, f.instances())
 		})
 	r.cells = r.cells[:1]
 	if err == nil {

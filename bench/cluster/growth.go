@@ -172,16 +172,21 @@ func settled(instances int) func(context.Context, *rig) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		c := a.Status.Counts
-		for _, x := range a.Status.Rollouts {
-			if x.Failure != "" {
-				return false, errors.New("a rollout failed: " + x.Failure)
-			}
-		}
-		return c["instances"] == int32(instances) && c["running"] == int32(instances) &&
-			c["unclaimed"]+c["suspect"]+c["evacuating"]+c["orphans"] == 0 &&
-			len(a.Status.Rollouts) == 0, nil
+		return settledBy(a.Status, instances)
 	}
+}
+
+// settledBy is settled for a status.
+func settledBy(s *pb.Status, instances int) (bool, error) {
+	c := s.Counts
+	for _, x := range s.Rollouts {
+		if x.Failure != "" {
+			return false, errors.New("a rollout failed: " + x.Failure)
+		}
+	}
+	return c["instances"] == int32(instances) && c["running"] == int32(instances) &&
+		c["unclaimed"]+c["suspect"]+c["evacuating"]+c["orphans"] == 0 &&
+		len(s.Rollouts) == 0, nil
 }
 
 // others are the steps of tasks, of a job's nodes, and of schedules.

@@ -1,4 +1,4 @@
-// Package gauge has the measurements of the programs of bench: processor time, load and medians.
+// Package gauge has the measurements of the programs of bench: processor time, load, medians and the floor of launches.
 // Only they call it.
 package gauge
 

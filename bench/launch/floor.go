@@ -1,55 +1,29 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"cantina/bench/gauge"
 )
 
-// bare starts n times /bin/true from two goroutines with os/exec and nothing
-// around it: the floor that everything else is compared with. It returns
-// launches per second.
+// bare starts n times /bin/true from two goroutines: the floor that everything else is compared with.
+// It returns launches per second.
 func bare(n int) (float64, error) {
-	var left atomic.Int64
-	left.Store(int64(n))
-	var wg sync.WaitGroup
-	errs := make(chan error, 2)
-	start := time.Now()
-	for range 2 {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := exec.Command("/bin/true").Run(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	rate := float64(n) / time.Since(start).Seconds()
-	select {
-	case err := <-errs:
-		return 0, fmt.Errorf("bare loop: %w", err)
-	default:
-		return rate, nil
-	}
+	return rate("bare loop", n, func() error { return gauge.Loop(n, 2) })
 }
 
 // xargs starts n times /bin/true with xargs -P2 and returns launches per second.
 func xargs(n int) (float64, error) {
-	var in strings.Builder
-	for i := range n {
-		fmt.Fprintln(&in, i)
-	}
-	cmd := exec.Command("xargs", "-P2", "-n1", "/bin/true")
-	cmd.Stdin, cmd.Stderr = strings.NewReader(in.String()), os.Stderr
+	return rate("xargs", n, func() error { return gauge.Xargs(context.Background(), n, 2) })
+}
+
+// rate returns how many of n launches do makes per second.
+func rate(name string, n int, do func() error) (float64, error) {
 	start := time.Now()
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("xargs: %w", err)
+	if err := do(); err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	return float64(n) / time.Since(start).Seconds(), nil
 }

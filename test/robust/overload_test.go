@@ -19,6 +19,7 @@ import (
 // sessions of cells that were lost.
 type observer struct {
 	mu       sync.Mutex
+	session  map[string]string // cell → its session
 	instance map[string]string // index → its first instance
 	faults   []string
 }
@@ -28,10 +29,10 @@ func (o *observer) take(e *pb.Event) {
 	defer o.mu.Unlock()
 	switch {
 	case e == nil:
-	case e.Cell != nil && o.instance["cell "+e.Subject] == "HEALTHY" && e.Cell.Session != "HEALTHY":
+	case e.Cell != nil && o.session[e.Subject] == "HEALTHY" && e.Cell.Session != "HEALTHY":
 		o.faults = append(o.faults, fmt.Sprintf("cell %s is %s", e.Subject, e.Cell.Session))
 	case e.Cell != nil:
-		o.instance["cell "+e.Subject] = e.Cell.Session
+		o.session[e.Subject] = e.Cell.Session
 	case e.Instance != nil && e.Instance.Instance != "":
 		key := e.Domain + "/" + e.Subject
 		if first := o.instance[key]; first != "" && first != e.Instance.Instance {
@@ -45,7 +46,7 @@ func (o *observer) take(e *pb.Event) {
 func observe(t *testing.T, client *api.Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	o := &observer{instance: map[string]string{}}
+	o := &observer{session: map[string]string{}, instance: map[string]string{}}
 	open, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		first := true
