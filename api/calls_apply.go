@@ -93,6 +93,9 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 	size, values := 0, 0
 	for _, f := range files {
 		size += len(f.GetContent())
+		for _, e := range f.GetEnvFiles() {
+			size += len(e.GetContent())
+		}
 		if values += spec.CountValues(f.GetContent()); values > spec.MaxValues {
 			return nil, &FieldError{Err: fmt.Errorf("more than %d keys, strings, lists and mappings in one request: %w",
 				spec.MaxValues, fault.ErrTooLarge), Field: "files"}
@@ -120,12 +123,18 @@ func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Appli
 	}
 	var parsed []*spec.File
 	all := &spec.Problems{}
+	variables := 0
 	for _, f := range files {
 		name := f.GetName()
 		if name == "" {
 			name = "spec"
 		}
-		got, err := spec.Parse(name, f.GetDir(), f.GetContent(), c.cfg.times(f.GetBistroDomain()))
+		sent := map[string][]byte{}
+		for _, e := range f.GetEnvFiles() {
+			sent[e.GetPath()] = e.GetContent()
+		}
+		source := spec.Input{Name: name, Dir: f.GetDir(), Content: f.GetContent(), EnvFile: spec.Sent(sent)}
+		got, err := source.Parse(c.cfg.times(f.GetBistroDomain()))
 		var p *spec.Problems
 		switch {
 		case errors.As(err, &p):
@@ -134,6 +143,10 @@ func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Appli
 			return nil, err
 		default:
 			parsed = append(parsed, got)
+			if variables += got.FromFiles; variables > spec.MaxEnvTotal {
+				return nil, &FieldError{Err: fmt.Errorf("env_file fields add more than %d bytes of variables in one request: %w",
+					spec.MaxEnvTotal, fault.ErrTooLarge), Field: "files"}
+			}
 		}
 	}
 	if len(all.List) > 0 {

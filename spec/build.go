@@ -34,7 +34,7 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 	if w.Ports = b.ports(s); w.OwnNet && len(w.Ports) > 0 {
 		b.field(&s.place, "ports", action.ErrNoWayIn.Error(), "remove own_net or the ports")
 	}
-	b.overridden(s.Env, w.Ports)
+	b.overridden(s.joined, w.Ports)
 	if s.has("start_timeout") {
 		b.longer(&s.place, "start_timeout", s.StartTimeout, "remove it: there is then no limit")
 	}
@@ -139,8 +139,9 @@ func (b *builder) task(t *oneTask) task.Definition {
 
 // workload builds the common part of all kinds of work.
 func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Workload {
+	w.joined = b.env.variables(w)
 	out := action.Workload{
-		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: env(w.Env), User: b.user(p, w.User),
+		Setup: b.step(w.Setup), TimeLimit: time.Duration(w.TimeLimit), Env: joined(w.joined), User: b.user(p, w.User),
 		Resources: b.amounts(p, w, extra), MaxPids: w.MaxPids,
 		Isolation: action.Isolation(w.Isolation.index), OwnNet: w.OwnNet, Rootfs: b.rootfs(p, w.Rootfs),
 		Termination:   b.termination(p, w),
@@ -174,14 +175,14 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 		b.meaning(p.at, p.node, "field command is missing", "or use action")
 	}
 	b.isolation(p, w)
-	b.overridden(w.Env, nil)
+	b.overridden(w.joined, nil)
 	if p.has("time_limit") {
 		b.longer(p, "time_limit", w.TimeLimit, "remove it: there is then no limit")
 	}
 	if err := out.CheckKeep(); err != nil && (out.Action.Run != nil || w.Action != nil) {
 		b.field(p, "on_cell_restart", err.Error(), "use on_cell_restart: stop, or a single command")
 	}
-	if err := action.CheckEnv(out.Env); err != nil {
+	if err := action.CheckEnv(env(w.Env)); err != nil {
 		b.field(p, "env", oneLine(err), "")
 	}
 	out.EachRun(func(_ string, r *action.Run) {
@@ -272,22 +273,20 @@ func (b *builder) longer(p *place, field string, d duration, hint string) {
 
 // overridden warns of variables that the cell sets itself: with ports the variables of those, else
 // all others.
-func (b *builder) overridden(vars variables, ports []action.Port) {
-	for _, e := range vars {
+func (b *builder) overridden(vars []placed, ports []action.Port) {
+	for _, v := range vars {
 		by := ""
-		switch i := slices.IndexFunc(ports, func(p action.Port) bool { return action.PortVariable(p.Name) == e.key }); {
+		switch i := slices.IndexFunc(ports, func(p action.Port) bool { return action.PortVariable(p.Name) == v.Name }); {
 		case i >= 0:
 			by = "port " + ports[i].Name
-		case e.key == "PORT" && len(ports) > 0:
+		case v.Name == "PORT" && len(ports) > 0:
 			by = "port " + ports[0].Name
-		case len(ports) == 0 && slices.Contains(cellVariables(), e.key):
+		case len(ports) == 0 && slices.Contains(cellVariables(), v.Name):
 			by = "the cell"
 		}
 		if by != "" {
-			b.notes = append(b.notes, Problem{
-				File: b.decoder.file, Line: e.node.Line, Column: e.node.Column, Path: e.at.String(),
-				Text: "this value is not used: " + by + " sets the variable",
-			}.String())
+			v.Text = "this value is not used: " + by + " sets the variable"
+			b.notes = append(b.notes, v.Problem.String())
 		}
 	}
 }
@@ -537,6 +536,14 @@ func (b *builder) portOf(p *place, name string, ports []action.Port) string {
 	}
 	b.field(p, "port", "the service has no port "+name, b.guess(name, names))
 	return name
+}
+
+func joined(vars []placed) []action.Variable {
+	var out []action.Variable
+	for _, v := range vars {
+		out = append(out, v.Variable)
+	}
+	return out
 }
 
 func env(vars variables) []action.Variable {

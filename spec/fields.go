@@ -19,6 +19,7 @@ type workload struct {
 	Setup   *tree     `spec:"setup" doc:"steps that run once before the main program; processes that they leave behind end with the container"`
 	Dir     string    `spec:"dir" default:"the image's WORKDIR, else the container's own directory" doc:"working directory; a path with ./ is relative to the spec file"`
 	Env     variables `spec:"env" doc:"environment variables, passed unchanged; nothing is expanded"`
+	EnvFile envFiles  `spec:"env_file" doc:"files of variables, one NAME=VALUE a line, relative to the spec file; the CLI reads them. A later file replaces variables of an earlier one, and env those of files"`
 	API     bool      `spec:"api" default:"false" doc:"set CANTINA_API and CANTINA_TOKEN (address and token of the API), with the full rights of an operator"`
 	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, uid or uid:gid; names are looked up on the cell or in the image"`
 
@@ -51,6 +52,8 @@ type workload struct {
 	CellLabels  free[literal] `spec:"cell_labels" doc:"labels that the cell must have, with exactly these values"`
 	CellMatch   []string      `spec:"cell_match" doc:"conditions on the cell's labels; all must hold: disk = ssd, disk != hdd, rack in (a, b), rack not in (a, b), gpu exists, gpu not exists, kernel version >= 5.10, < 7 (numbers separated by dots; what follows them is ignored). The label zone is the cell's zone"`
 	Tolerations []string      `spec:"tolerates" doc:"tolerated taints of cells"`
+
+	joined []placed // env_file and env
 }
 
 type service struct {

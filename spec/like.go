@@ -14,7 +14,8 @@ func otherNames(name string) string {
 	return map[string]string{
 		"cmd": "command", "exec": "command", "entrypoint": "command", "args": "command", "script": "command",
 		"replicas": "instances", "count": "instances", "scale": "instances",
-		"image": "rootfs", "environment": "env", "workdir": "dir", "working_dir": "dir", "cwd": "dir",
+		"image": "rootfs", "environment": "env", "environment_file": "env_file",
+		"EnvironmentFile": "env_file", "envFrom": "env_file", "workdir": "dir", "working_dir": "dir", "cwd": "dir",
 		"mem": "memory", "mem_limit": "memory", "cpus": "cpu", "timeout": "time_limit",
 		"healthcheck": "checks", "health_check": "checks", "readiness": "readiness_checks",
 		"restart_policy": "restart", "tags": "placement_tags", "tolerations": "tolerates",

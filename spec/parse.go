@@ -20,6 +20,9 @@ import (
 type File struct {
 	plan.Application
 
+	// FromFiles is the size of the variables that env_file fields add, in bytes; see MaxEnvTotal.
+	FromFiles int
+
 	names map[string]mark // "service web" → its position
 	first mark
 }
@@ -30,13 +33,30 @@ type mark struct {
 	line, column int
 }
 
-// Parse reads one spec file. name is for error texts; base is the directory that
-// relative programs and directories are resolved against, and may be empty: then they
-// are refused. times is for the calendars of schedules. The error is *Problems with all
-// that is wrong. A configuration file of Bistro is read as one, too.
+// Input is the text of a spec file and its surroundings.
+type Input struct {
+	// Name is for error texts. Dir is the directory that relative programs and directories are
+	// resolved against, and may be empty: then they are refused.
+	Name, Dir string
+	Content   []byte
+	// EnvFile returns the content of a file of variables by its path in env_file; nil = there are none.
+	EnvFile func(path string) ([]byte, error)
+}
+
+// Parse reads one spec file without env_file; see Input.
 func Parse(name, base string, data []byte, times Times) (*File, error) {
+	return Input{Name: name, Dir: base, Content: data}.Parse(times)
+}
+
+// Parse reads one spec file. times is for the calendars of schedules. The error is *Problems with
+// all that is wrong. A configuration file of Bistro is read as one, too.
+func (s Input) Parse(times Times) (*File, error) {
+	name, base, data := s.Name, s.Dir, s.Content
 	if bistro.Is(data) {
 		return parseBistro(name, cmp.Or(times.BistroDomain, BistroDomain), data)
+	}
+	if s.EnvFile == nil {
+		s.EnvFile = Sent(nil)
 	}
 	d := &decoder{file: name, types: map[reflect.Type]*fields{}}
 	root := d.readText(data)
@@ -45,7 +65,8 @@ func Parse(name, base string, data []byte, times Times) (*File, error) {
 	}
 	var f file
 	d.object(nil, root, reflect.ValueOf(&f).Elem())
-	b := &builder{decoder: d, base: base, times: times}
+	b := &builder{decoder: d, base: base, times: times,
+		env: envReader{decoder: d, text: s, files: map[string][]Variable{}}}
 	if d.problems.More > 0 { // no room for more, and not all is known
 		return nil, d.problems.orNil()
 	}
@@ -101,6 +122,7 @@ func Merge(files []*File) ([]*File, error) {
 				Text: "differs from the one in " + same.first.file, Semantic: true,
 			})
 		}
+		same.FromFiles += f.FromFiles
 		same.Warnings = append(same.Warnings, f.Warnings...)
 		same.Services = append(same.Services, f.Services...)
 		same.Tasks = append(same.Tasks, f.Tasks...)
@@ -117,6 +139,8 @@ type builder struct {
 	times Times
 	form  []string // paths of the mistakes of form
 	notes []string // remarks on a file that is accepted
+
+	env envReader
 }
 
 // broken reports whether a resource has a syntax error: then its fields are not reliable, and
@@ -182,17 +206,22 @@ func (b *builder) file(f *file) *File {
 		}
 		out.Schedules = append(out.Schedules, b.schedule(out.Domain, e.key, &e.value))
 	}
-	out.Warnings = b.notes
+	out.Warnings, out.FromFiles = b.notes, b.env.expanded
 	return out
 }
 
 // homes are beginnings of paths that a shell would replace.
 func homes() []string { return []string{"~/", "$HOME/", "${HOME}/"} }
 
+// beginsHome reports whether a shell would replace the beginning of a path.
+func beginsHome(s string) bool {
+	return slices.ContainsFunc(homes(), func(h string) bool { return s+"/" == h || strings.HasPrefix(s, h) })
+}
+
 // relative resolves a path that begins with ./ or ../ against the spec file's
 // directory; other paths stay.
 func (b *builder) relative(p *place, field, s string) string {
-	if slices.ContainsFunc(homes(), func(h string) bool { return s+"/" == h || strings.HasPrefix(s, h) }) {
+	if beginsHome(s) {
 		b.field(p, field, fmt.Sprintf("%q is not expanded", text.Shorten(s, 60)),
 			"use an absolute path, or ./ for the directory of this file")
 		return s

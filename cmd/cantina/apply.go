@@ -132,7 +132,7 @@ func loadSpecs(c *cli, verb string, sources []string) ([]*pb.SpecFile, []*spec.F
 	return out, parsed, err
 }
 
-// parseSpecs checks spec files here.
+// parseSpecs checks spec files here. It adds the contents of their env_file fields.
 func parseSpecs(c *cli, files []*pb.SpecFile) ([]*spec.File, error) {
 	times, err := specTimes(c)
 	if err != nil {
@@ -141,7 +141,7 @@ func parseSpecs(c *cli, files []*pb.SpecFile) ([]*spec.File, error) {
 	all := &spec.Problems{}
 	var parsed []*spec.File
 	for _, f := range files {
-		got, err := spec.Parse(f.Name, f.Dir, f.Content, times)
+		got, err := spec.Input{Name: f.Name, Dir: f.Dir, Content: f.Content, EnvFile: envFilesOf(f)}.Parse(times)
 		var p *spec.Problems
 		if errors.As(err, &p) {
 			all.List, all.More = append(all.List, p.List...), all.More+p.More
@@ -154,6 +154,35 @@ func parseSpecs(c *cli, files []*pb.SpecFile) ([]*spec.File, error) {
 		return nil, all
 	}
 	return spec.Merge(parsed)
+}
+
+// envFilesOf reads files of variables for a spec file and adds them to it.
+func envFilesOf(f *pb.SpecFile) func(path string) ([]byte, error) {
+	f.EnvFiles = nil
+	return func(path string) ([]byte, error) {
+		if f.Dir == "" { // a spec file from elsewhere must not choose files of this machine
+			return nil, spec.ErrNoDir
+		}
+		name := path
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(f.Dir, path)
+		}
+		text, err := readEnvFile(name)
+		if err == nil {
+			f.EnvFiles = append(f.EnvFiles, &pb.EnvFile{Path: path, Content: text})
+		}
+		return text, err
+	}
+}
+
+// readEnvFile reads one byte more than a file of variables may have, so that its parser can refuse it.
+func readEnvFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, spec.MaxEnvFile+1))
 }
 
 // specTimes has the zones and the time that are used to check calendars of schedules.

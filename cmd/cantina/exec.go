@@ -20,7 +20,7 @@ import (
 type execFlags struct {
 	domain, dir, user string
 	input, terminal   bool
-	env               []string
+	env, envFiles     []string
 	detachKeys        string
 	ownCode           bool
 }
@@ -60,6 +60,7 @@ func execVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &f.domain)
 	fl.BoolVarP(&f.input, "stdin", "i", false, "pass standard input to the program")
 	fl.BoolVarP(&f.terminal, "tty", "t", false, "give the program a terminal")
+	envFileFlag(fl, &f.envFiles)
 	fl.StringArrayVarP(&f.env, "env", "e", nil,
 		"environment variable: NAME=VALUE, or NAME to pass on the local value if set")
 	fl.StringVarP(&f.dir, "workdir", "w", "", "working directory in the container")
@@ -83,7 +84,7 @@ func execProgram(c *cli, f *execFlags, name string, args []string) error {
 	if run.Path == "" {
 		return failf(api.ExitUsage, "program name is empty")
 	}
-	if run.Env, err = taskVariables(c, f.env); err != nil {
+	if run.Env, err = taskVariables(c, f.envFiles, f.env); err != nil {
 		return err
 	}
 	w := &pb.ExecWork{Terminal: f.terminal}

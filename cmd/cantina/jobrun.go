@@ -26,7 +26,7 @@ type jobRunFlags struct {
 	over, name, resume, domain string
 	parallel, retries          int
 	detach, remove, prefix     bool
-	env                        []string
+	env, envFiles              []string
 	dir, user                  string
 	memory                     int64
 	cpu                        int // thousandths
@@ -35,7 +35,7 @@ type jobRunFlags struct {
 
 // newJobFlags are those that a resumed job without a command has already.
 func newJobFlags() []string {
-	return []string{"over", "parallel", "retries", "env", "dir", "user", "memory", "cpu", "time-limit"}
+	return []string{"over", "parallel", "retries", "env", "env-file", "dir", "user", "memory", "cpu", "time-limit"}
 }
 
 func jobRunVerb(c *cli) *cobra.Command {
@@ -75,6 +75,7 @@ func jobRunVerb(c *cli) *cobra.Command {
 	fl.BoolVarP(&f.detach, "detach", "d", false, "print the name of the job and return")
 	fl.BoolVar(&f.remove, "rm", false, "remove the job when all has succeeded")
 	fl.BoolVar(&f.prefix, "prefix", false, "print the job and the value before each line")
+	envFileFlag(fl, &f.envFiles)
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable: NAME=VALUE, or NAME to pass on the local "+
 		"value if set")
 	fl.StringVar(&f.dir, "dir", "", "working directory of the program")
@@ -194,7 +195,7 @@ func (f *jobRunFlags) definition(c *cli, s subject, values over, args []string) 
 	if err != nil {
 		return nil, err
 	}
-	env, err := taskVariables(c, f.env)
+	env, err := taskVariables(c, f.envFiles, f.env)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"cantina/action"
 	"cantina/api"
 	"cantina/resource"
+	"cantina/spec"
 	"cantina/task"
 	pb "cantina/wire/cantinav1"
 )
@@ -30,7 +32,7 @@ const secondInterrupt = 2 * time.Second
 type runFlags struct {
 	id, domain, name  string
 	detach, ownCode   bool
-	env               []string
+	env, envFiles     []string
 	dir, user, result string
 	memory, disk      int64
 	cpu               int // thousandths
@@ -52,8 +54,8 @@ func runVerb(c *cli) *cobra.Command {
 			"while the task continues.\n" +
 			"\n" +
 			"A task runs in a directory of its own, not in yours: for files here, add --dir . if its cell is " +
-			"this machine. It has no standard input, and only the variables of --env. It can run on any cell and " +
-			"outlives this command. Ctrl-C detaches; a second Ctrl-C stops the task.",
+			"this machine. It has no standard input, and only the variables of --env and --env-file. It can run " +
+			"on any cell and outlives this command. Ctrl-C detaches; a second Ctrl-C stops the task.",
 		Example: "  cantina run -- sh -c 'echo hello; exit 3'\n" +
 			"  cantina run --dir . -- cat notes.txt\n" +
 			"  id=$(cantina run -d --memory 512Mi -- ./measure.sh)\n" +
@@ -75,6 +77,7 @@ func runVerb(c *cli) *cobra.Command {
 	fl.BoolVar(&f.ownCode, "client-exit-code", false, "exit with 0, 1 or 6 instead of the program's exit code")
 	fl.StringArrayVarP(&f.env, "env", "e", nil,
 		"environment variable: NAME=VALUE, or NAME to pass on the local value if set")
+	envFileFlag(fl, &f.envFiles)
 	fl.StringVar(&f.dir, "dir", "", "working directory of the program; . or ./DIRECTORY is relative to this one")
 	fl.Var(&userFlag{&f.user}, "user", "user: name, uid or uid:gid; a name must exist on the cell")
 	fl.StringVar(&f.result, "result", "", "file with the task's result, read when the program ends")
@@ -106,7 +109,7 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if d.Workload.Env, err = taskVariables(c, f.env); err != nil {
+	if d.Workload.Env, err = taskVariables(c, f.envFiles, f.env); err != nil {
 		return err
 	}
 	reported := noteInput(c, false)
@@ -161,10 +164,33 @@ func runTask(c *cli, f *runFlags, args []string) error {
 	return err
 }
 
-// taskVariables are those that --env names. A name alone passes on its value here; a variable that
-// is not set here is left out, so that the cell's value applies.
-func taskVariables(c *cli, given []string) ([]action.Variable, error) {
+// taskVariables are those of --env-file and --env, which is stronger; later files are stronger. A
+// name alone passes on its value here; a variable that is not set here is left out, so that the
+// cell's value applies.
+func taskVariables(c *cli, files, given []string) ([]action.Variable, error) {
 	var out []action.Variable
+	at := map[string]int{}
+	set := func(v action.Variable) {
+		if i, twice := at[v.Name]; twice {
+			out[i] = v
+			return
+		}
+		at[v.Name] = len(out)
+		out = append(out, v)
+	}
+	for _, name := range files {
+		data, err := readEnvFile(name)
+		if err != nil {
+			return nil, failf(api.ExitUsage, "--env-file: %v", err)
+		}
+		found, err := spec.ParseEnv(name, data)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range found {
+			set(v.Variable)
+		}
+	}
 	for _, e := range given {
 		name, value, ok := strings.Cut(e, "=")
 		if name == "" {
@@ -176,9 +202,15 @@ func taskVariables(c *cli, given []string) ([]action.Variable, error) {
 				continue
 			}
 		}
-		out = append(out, action.Variable{Name: name, Value: value})
+		set(action.Variable{Name: name, Value: value})
 	}
 	return out, nil
+}
+
+// envFileFlag adds --env-file.
+func envFileFlag(fl *pflag.FlagSet, files *[]string) {
+	fl.StringArrayVar(files, "env-file", nil,
+		"file of variables, one NAME=VALUE a line (docs/spec.md); --env replaces its variables")
 }
 
 // definition makes the task of the flags, but for its environment.

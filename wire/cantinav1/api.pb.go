@@ -401,7 +401,9 @@ type SpecFile struct {
 	Dir     string `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
 	Content []byte `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Domain of the jobs of a Bistro configuration, which names none; empty = bistro.
-	BistroDomain  string `protobuf:"bytes,4,opt,name=bistro_domain,json=bistroDomain,proto3" json:"bistro_domain,omitempty"`
+	BistroDomain string `protobuf:"bytes,4,opt,name=bistro_domain,json=bistroDomain,proto3" json:"bistro_domain,omitempty"`
+	// Contents of the files that env_file fields name. The server reads no files of variables itself.
+	EnvFiles      []*EnvFile `protobuf:"bytes,5,rep,name=env_files,json=envFiles,proto3" json:"env_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -464,6 +466,66 @@ func (x *SpecFile) GetBistroDomain() string {
 	return ""
 }
 
+func (x *SpecFile) GetEnvFiles() []*EnvFile {
+	if x != nil {
+		return x.EnvFiles
+	}
+	return nil
+}
+
+type EnvFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in env_file.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnvFile) Reset() {
+	*x = EnvFile{}
+	mi := &file_cantina_v1_api_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnvFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnvFile) ProtoMessage() {}
+
+func (x *EnvFile) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnvFile.ProtoReflect.Descriptor instead.
+func (*EnvFile) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EnvFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EnvFile) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
 type PlanRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []*SpecFile            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
@@ -474,7 +536,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[6]
+	mi := &file_cantina_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +548,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[6]
+	mi := &file_cantina_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +561,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PlanRequest) GetFiles() []*SpecFile {
@@ -525,7 +587,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[7]
+	mi := &file_cantina_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +599,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[7]
+	mi := &file_cantina_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +612,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PlanResponse) GetDomains() []*DomainChange {
@@ -572,7 +634,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[8]
+	mi := &file_cantina_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +646,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[8]
+	mi := &file_cantina_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +659,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ApplyRequest) GetFiles() []*SpecFile {
@@ -630,7 +692,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[9]
+	mi := &file_cantina_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +704,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[9]
+	mi := &file_cantina_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +717,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApplyResponse) GetDomains() []*DomainChange {
@@ -677,7 +739,7 @@ type DomainChange struct {
 
 func (x *DomainChange) Reset() {
 	*x = DomainChange{}
-	mi := &file_cantina_v1_api_proto_msgTypes[10]
+	mi := &file_cantina_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +751,7 @@ func (x *DomainChange) String() string {
 func (*DomainChange) ProtoMessage() {}
 
 func (x *DomainChange) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[10]
+	mi := &file_cantina_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +764,7 @@ func (x *DomainChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainChange.ProtoReflect.Descriptor instead.
 func (*DomainChange) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DomainChange) GetDomain() string {
@@ -750,7 +812,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_cantina_v1_api_proto_msgTypes[11]
+	mi := &file_cantina_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +824,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[11]
+	mi := &file_cantina_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +837,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Change) GetKind() string {
@@ -831,7 +893,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_cantina_v1_api_proto_msgTypes[12]
+	mi := &file_cantina_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +905,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[12]
+	mi := &file_cantina_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +918,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FieldChange) GetPath() string {
@@ -911,7 +973,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_cantina_v1_api_proto_msgTypes[13]
+	mi := &file_cantina_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +985,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[13]
+	mi := &file_cantina_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +998,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Service) GetDomain() string {
@@ -1082,7 +1144,7 @@ type ServiceVersion struct {
 
 func (x *ServiceVersion) Reset() {
 	*x = ServiceVersion{}
-	mi := &file_cantina_v1_api_proto_msgTypes[14]
+	mi := &file_cantina_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1156,7 @@ func (x *ServiceVersion) String() string {
 func (*ServiceVersion) ProtoMessage() {}
 
 func (x *ServiceVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[14]
+	mi := &file_cantina_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1169,7 @@ func (x *ServiceVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceVersion.ProtoReflect.Descriptor instead.
 func (*ServiceVersion) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceVersion) GetNumber() int32 {
@@ -1180,7 +1242,7 @@ type ListServicesRequest struct {
 
 func (x *ListServicesRequest) Reset() {
 	*x = ListServicesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[15]
+	mi := &file_cantina_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1254,7 @@ func (x *ListServicesRequest) String() string {
 func (*ListServicesRequest) ProtoMessage() {}
 
 func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[15]
+	mi := &file_cantina_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1267,7 @@ func (x *ListServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesRequest.ProtoReflect.Descriptor instead.
 func (*ListServicesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListServicesRequest) GetPage() *Page {
@@ -1246,7 +1308,7 @@ type ListServicesResponse struct {
 
 func (x *ListServicesResponse) Reset() {
 	*x = ListServicesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[16]
+	mi := &file_cantina_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1320,7 @@ func (x *ListServicesResponse) String() string {
 func (*ListServicesResponse) ProtoMessage() {}
 
 func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[16]
+	mi := &file_cantina_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1333,7 @@ func (x *ListServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListServicesResponse.ProtoReflect.Descriptor instead.
 func (*ListServicesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListServicesResponse) GetServices() []*Service {
@@ -1298,7 +1360,7 @@ type GetServiceRequest struct {
 
 func (x *GetServiceRequest) Reset() {
 	*x = GetServiceRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[17]
+	mi := &file_cantina_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1372,7 @@ func (x *GetServiceRequest) String() string {
 func (*GetServiceRequest) ProtoMessage() {}
 
 func (x *GetServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[17]
+	mi := &file_cantina_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1385,7 @@ func (x *GetServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetServiceRequest) GetDomain() string {
@@ -1349,7 +1411,7 @@ type GetServiceResponse struct {
 
 func (x *GetServiceResponse) Reset() {
 	*x = GetServiceResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[18]
+	mi := &file_cantina_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1423,7 @@ func (x *GetServiceResponse) String() string {
 func (*GetServiceResponse) ProtoMessage() {}
 
 func (x *GetServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[18]
+	mi := &file_cantina_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1436,7 @@ func (x *GetServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetServiceResponse) GetService() *Service {
@@ -1436,7 +1498,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_cantina_v1_api_proto_msgTypes[19]
+	mi := &file_cantina_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1510,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[19]
+	mi := &file_cantina_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1523,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Instance) GetDomain() string {
@@ -1700,7 +1762,7 @@ type ListInstancesRequest struct {
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[20]
+	mi := &file_cantina_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1774,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[20]
+	mi := &file_cantina_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1787,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListInstancesRequest) GetPage() *Page {
@@ -1794,7 +1856,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[21]
+	mi := &file_cantina_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1868,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[21]
+	mi := &file_cantina_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1881,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListInstancesResponse) GetInstances() []*Instance {
@@ -1848,7 +1910,7 @@ type ScaleServiceRequest struct {
 
 func (x *ScaleServiceRequest) Reset() {
 	*x = ScaleServiceRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[22]
+	mi := &file_cantina_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1922,7 @@ func (x *ScaleServiceRequest) String() string {
 func (*ScaleServiceRequest) ProtoMessage() {}
 
 func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[22]
+	mi := &file_cantina_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1935,7 @@ func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceRequest.ProtoReflect.Descriptor instead.
 func (*ScaleServiceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ScaleServiceRequest) GetDomain() string {
@@ -1913,7 +1975,7 @@ type ScaleServiceResponse struct {
 
 func (x *ScaleServiceResponse) Reset() {
 	*x = ScaleServiceResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[23]
+	mi := &file_cantina_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +1987,7 @@ func (x *ScaleServiceResponse) String() string {
 func (*ScaleServiceResponse) ProtoMessage() {}
 
 func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[23]
+	mi := &file_cantina_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2000,7 @@ func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceResponse.ProtoReflect.Descriptor instead.
 func (*ScaleServiceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ScaleServiceResponse) GetService() *Service {
@@ -1959,7 +2021,7 @@ type RemoveServiceRequest struct {
 
 func (x *RemoveServiceRequest) Reset() {
 	*x = RemoveServiceRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[24]
+	mi := &file_cantina_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2033,7 @@ func (x *RemoveServiceRequest) String() string {
 func (*RemoveServiceRequest) ProtoMessage() {}
 
 func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[24]
+	mi := &file_cantina_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2046,7 @@ func (x *RemoveServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceRequest.ProtoReflect.Descriptor instead.
 func (*RemoveServiceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveServiceRequest) GetDomain() string {
@@ -2017,7 +2079,7 @@ type RemoveServiceResponse struct {
 
 func (x *RemoveServiceResponse) Reset() {
 	*x = RemoveServiceResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[25]
+	mi := &file_cantina_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2091,7 @@ func (x *RemoveServiceResponse) String() string {
 func (*RemoveServiceResponse) ProtoMessage() {}
 
 func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[25]
+	mi := &file_cantina_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2104,7 @@ func (x *RemoveServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveServiceResponse.ProtoReflect.Descriptor instead.
 func (*RemoveServiceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveServiceResponse) GetService() *Service {
@@ -2067,7 +2129,7 @@ type RestartServiceRequest struct {
 
 func (x *RestartServiceRequest) Reset() {
 	*x = RestartServiceRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[26]
+	mi := &file_cantina_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2141,7 @@ func (x *RestartServiceRequest) String() string {
 func (*RestartServiceRequest) ProtoMessage() {}
 
 func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[26]
+	mi := &file_cantina_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2154,7 @@ func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceRequest.ProtoReflect.Descriptor instead.
 func (*RestartServiceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RestartServiceRequest) GetDomain() string {
@@ -2139,7 +2201,7 @@ type RestartServiceResponse struct {
 
 func (x *RestartServiceResponse) Reset() {
 	*x = RestartServiceResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[27]
+	mi := &file_cantina_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2213,7 @@ func (x *RestartServiceResponse) String() string {
 func (*RestartServiceResponse) ProtoMessage() {}
 
 func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[27]
+	mi := &file_cantina_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2226,7 @@ func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceResponse.ProtoReflect.Descriptor instead.
 func (*RestartServiceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestartServiceResponse) GetRestarted() int32 {
@@ -2223,7 +2285,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cantina_v1_api_proto_msgTypes[28]
+	mi := &file_cantina_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2297,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[28]
+	mi := &file_cantina_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2310,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Task) GetId() string {
@@ -2483,7 +2545,7 @@ type TaskDefinition struct {
 
 func (x *TaskDefinition) Reset() {
 	*x = TaskDefinition{}
-	mi := &file_cantina_v1_api_proto_msgTypes[29]
+	mi := &file_cantina_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2557,7 @@ func (x *TaskDefinition) String() string {
 func (*TaskDefinition) ProtoMessage() {}
 
 func (x *TaskDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[29]
+	mi := &file_cantina_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2570,7 @@ func (x *TaskDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDefinition.ProtoReflect.Descriptor instead.
 func (*TaskDefinition) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskDefinition) GetWorkload() *Workload {
@@ -2605,7 +2667,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[30]
+	mi := &file_cantina_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2679,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[30]
+	mi := &file_cantina_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2692,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTasksRequest) GetPage() *Page {
@@ -2692,7 +2754,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[31]
+	mi := &file_cantina_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2766,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[31]
+	mi := &file_cantina_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2779,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2743,7 +2805,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[32]
+	mi := &file_cantina_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2817,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[32]
+	mi := &file_cantina_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2830,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetTaskRequest) GetId() string {
@@ -2788,7 +2850,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[33]
+	mi := &file_cantina_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2862,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[33]
+	mi := &file_cantina_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2875,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -2844,7 +2906,7 @@ type RunTaskRequest struct {
 
 func (x *RunTaskRequest) Reset() {
 	*x = RunTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[34]
+	mi := &file_cantina_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +2918,7 @@ func (x *RunTaskRequest) String() string {
 func (*RunTaskRequest) ProtoMessage() {}
 
 func (x *RunTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[34]
+	mi := &file_cantina_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +2931,7 @@ func (x *RunTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaskRequest.ProtoReflect.Descriptor instead.
 func (*RunTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunTaskRequest) GetId() string {
@@ -2916,7 +2978,7 @@ type RunTaskResponse struct {
 
 func (x *RunTaskResponse) Reset() {
 	*x = RunTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[35]
+	mi := &file_cantina_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +2990,7 @@ func (x *RunTaskResponse) String() string {
 func (*RunTaskResponse) ProtoMessage() {}
 
 func (x *RunTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[35]
+	mi := &file_cantina_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3003,7 @@ func (x *RunTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaskResponse.ProtoReflect.Descriptor instead.
 func (*RunTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunTaskResponse) GetTask() *Task {
@@ -2961,7 +3023,7 @@ type CancelOneTaskRequest struct {
 
 func (x *CancelOneTaskRequest) Reset() {
 	*x = CancelOneTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[36]
+	mi := &file_cantina_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +3035,7 @@ func (x *CancelOneTaskRequest) String() string {
 func (*CancelOneTaskRequest) ProtoMessage() {}
 
 func (x *CancelOneTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[36]
+	mi := &file_cantina_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +3048,7 @@ func (x *CancelOneTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOneTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelOneTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelOneTaskRequest) GetId() string {
@@ -3012,7 +3074,7 @@ type CancelOneTaskResponse struct {
 
 func (x *CancelOneTaskResponse) Reset() {
 	*x = CancelOneTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[37]
+	mi := &file_cantina_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3086,7 @@ func (x *CancelOneTaskResponse) String() string {
 func (*CancelOneTaskResponse) ProtoMessage() {}
 
 func (x *CancelOneTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[37]
+	mi := &file_cantina_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3099,7 @@ func (x *CancelOneTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOneTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelOneTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelOneTaskResponse) GetTask() *Task {
@@ -3057,7 +3119,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[38]
+	mi := &file_cantina_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3131,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[38]
+	mi := &file_cantina_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3144,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -3107,7 +3169,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[39]
+	mi := &file_cantina_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3181,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[39]
+	mi := &file_cantina_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3194,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 type ResolveTaskRequest struct {
@@ -3149,7 +3211,7 @@ type ResolveTaskRequest struct {
 
 func (x *ResolveTaskRequest) Reset() {
 	*x = ResolveTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[40]
+	mi := &file_cantina_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3223,7 @@ func (x *ResolveTaskRequest) String() string {
 func (*ResolveTaskRequest) ProtoMessage() {}
 
 func (x *ResolveTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[40]
+	mi := &file_cantina_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3236,7 @@ func (x *ResolveTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResolveTaskRequest) GetId() string {
@@ -3214,7 +3276,7 @@ type ResolveTaskResponse struct {
 
 func (x *ResolveTaskResponse) Reset() {
 	*x = ResolveTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[41]
+	mi := &file_cantina_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3288,7 @@ func (x *ResolveTaskResponse) String() string {
 func (*ResolveTaskResponse) ProtoMessage() {}
 
 func (x *ResolveTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[41]
+	mi := &file_cantina_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3301,7 @@ func (x *ResolveTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveTaskResponse) GetTask() *Task {
@@ -3260,7 +3322,7 @@ type RerunTaskRequest struct {
 
 func (x *RerunTaskRequest) Reset() {
 	*x = RerunTaskRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	mi := &file_cantina_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3334,7 @@ func (x *RerunTaskRequest) String() string {
 func (*RerunTaskRequest) ProtoMessage() {}
 
 func (x *RerunTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[42]
+	mi := &file_cantina_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3347,7 @@ func (x *RerunTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunTaskRequest.ProtoReflect.Descriptor instead.
 func (*RerunTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RerunTaskRequest) GetId() string {
@@ -3312,7 +3374,7 @@ type RerunTaskResponse struct {
 
 func (x *RerunTaskResponse) Reset() {
 	*x = RerunTaskResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	mi := &file_cantina_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3386,7 @@ func (x *RerunTaskResponse) String() string {
 func (*RerunTaskResponse) ProtoMessage() {}
 
 func (x *RerunTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[43]
+	mi := &file_cantina_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3399,7 @@ func (x *RerunTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunTaskResponse.ProtoReflect.Descriptor instead.
 func (*RerunTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RerunTaskResponse) GetTask() *Task {
@@ -3375,7 +3437,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_cantina_v1_api_proto_msgTypes[44]
+	mi := &file_cantina_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3449,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[44]
+	mi := &file_cantina_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3462,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Job) GetName() string {
@@ -3543,7 +3605,7 @@ type JobDefinition struct {
 
 func (x *JobDefinition) Reset() {
 	*x = JobDefinition{}
-	mi := &file_cantina_v1_api_proto_msgTypes[45]
+	mi := &file_cantina_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3617,7 @@ func (x *JobDefinition) String() string {
 func (*JobDefinition) ProtoMessage() {}
 
 func (x *JobDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[45]
+	mi := &file_cantina_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3630,7 @@ func (x *JobDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobDefinition.ProtoReflect.Descriptor instead.
 func (*JobDefinition) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobDefinition) GetWorkload() *Workload {
@@ -3666,7 +3728,7 @@ type LevelResources struct {
 
 func (x *LevelResources) Reset() {
 	*x = LevelResources{}
-	mi := &file_cantina_v1_api_proto_msgTypes[46]
+	mi := &file_cantina_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3740,7 @@ func (x *LevelResources) String() string {
 func (*LevelResources) ProtoMessage() {}
 
 func (x *LevelResources) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[46]
+	mi := &file_cantina_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3753,7 @@ func (x *LevelResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelResources.ProtoReflect.Descriptor instead.
 func (*LevelResources) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LevelResources) GetTake() map[string]int32 {
@@ -3738,7 +3800,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_cantina_v1_api_proto_msgTypes[47]
+	mi := &file_cantina_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3750,7 +3812,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[47]
+	mi := &file_cantina_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +3825,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Counts) GetTotal() int32 {
@@ -3872,7 +3934,7 @@ type JobNode struct {
 
 func (x *JobNode) Reset() {
 	*x = JobNode{}
-	mi := &file_cantina_v1_api_proto_msgTypes[48]
+	mi := &file_cantina_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +3946,7 @@ func (x *JobNode) String() string {
 func (*JobNode) ProtoMessage() {}
 
 func (x *JobNode) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[48]
+	mi := &file_cantina_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +3959,7 @@ func (x *JobNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobNode.ProtoReflect.Descriptor instead.
 func (*JobNode) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JobNode) GetJob() string {
@@ -4040,7 +4102,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[49]
+	mi := &file_cantina_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4114,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[49]
+	mi := &file_cantina_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4127,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListJobsRequest) GetPage() *Page {
@@ -4106,7 +4168,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[50]
+	mi := &file_cantina_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4180,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[50]
+	mi := &file_cantina_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4193,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -4158,7 +4220,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[51]
+	mi := &file_cantina_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4232,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[51]
+	mi := &file_cantina_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4245,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -4210,7 +4272,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[52]
+	mi := &file_cantina_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4284,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[52]
+	mi := &file_cantina_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4235,7 +4297,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -4266,7 +4328,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[53]
+	mi := &file_cantina_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4340,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[53]
+	mi := &file_cantina_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4353,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListNodesRequest) GetPage() *Page {
@@ -4346,7 +4408,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[54]
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4420,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[54]
+	mi := &file_cantina_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4433,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNodesResponse) GetNodes() []*JobNode {
@@ -4400,7 +4462,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4474,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[55]
+	mi := &file_cantina_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4487,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListGroupsRequest) GetDomain() string {
@@ -4460,7 +4522,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4534,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[56]
+	mi := &file_cantina_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4547,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*Group {
@@ -4514,7 +4576,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4588,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[57]
+	mi := &file_cantina_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4601,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Group) GetNode() string {
@@ -4577,7 +4639,7 @@ type ListResultsRequest struct {
 
 func (x *ListResultsRequest) Reset() {
 	*x = ListResultsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4651,7 @@ func (x *ListResultsRequest) String() string {
 func (*ListResultsRequest) ProtoMessage() {}
 
 func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[58]
+	mi := &file_cantina_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4664,7 @@ func (x *ListResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsRequest.ProtoReflect.Descriptor instead.
 func (*ListResultsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListResultsRequest) GetPage() *Page {
@@ -4657,7 +4719,7 @@ type ListResultsResponse struct {
 
 func (x *ListResultsResponse) Reset() {
 	*x = ListResultsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4731,7 @@ func (x *ListResultsResponse) String() string {
 func (*ListResultsResponse) ProtoMessage() {}
 
 func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[59]
+	mi := &file_cantina_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4744,7 @@ func (x *ListResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResultsResponse.ProtoReflect.Descriptor instead.
 func (*ListResultsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListResultsResponse) GetResults() []*JobNode {
@@ -4710,7 +4772,7 @@ type RemoveJobRequest struct {
 
 func (x *RemoveJobRequest) Reset() {
 	*x = RemoveJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4784,7 @@ func (x *RemoveJobRequest) String() string {
 func (*RemoveJobRequest) ProtoMessage() {}
 
 func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[60]
+	mi := &file_cantina_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4797,7 @@ func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
 func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemoveJobRequest) GetName() string {
@@ -4767,7 +4829,7 @@ type RemoveJobResponse struct {
 
 func (x *RemoveJobResponse) Reset() {
 	*x = RemoveJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4841,7 @@ func (x *RemoveJobResponse) String() string {
 func (*RemoveJobResponse) ProtoMessage() {}
 
 func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[61]
+	mi := &file_cantina_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4854,7 @@ func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
 func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 type PauseJobRequest struct {
@@ -4807,7 +4869,7 @@ type PauseJobRequest struct {
 
 func (x *PauseJobRequest) Reset() {
 	*x = PauseJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4881,7 @@ func (x *PauseJobRequest) String() string {
 func (*PauseJobRequest) ProtoMessage() {}
 
 func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[62]
+	mi := &file_cantina_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +4894,7 @@ func (x *PauseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobRequest.ProtoReflect.Descriptor instead.
 func (*PauseJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PauseJobRequest) GetName() string {
@@ -4872,7 +4934,7 @@ type PauseJobResponse struct {
 
 func (x *PauseJobResponse) Reset() {
 	*x = PauseJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +4946,7 @@ func (x *PauseJobResponse) String() string {
 func (*PauseJobResponse) ProtoMessage() {}
 
 func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[63]
+	mi := &file_cantina_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +4959,7 @@ func (x *PauseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseJobResponse.ProtoReflect.Descriptor instead.
 func (*PauseJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PauseJobResponse) GetJob() *Job {
@@ -4920,7 +4982,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +4994,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[64]
+	mi := &file_cantina_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5007,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryJobRequest) GetName() string {
@@ -4992,7 +5054,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5066,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[65]
+	mi := &file_cantina_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5079,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RetryJobResponse) GetRetried() int32 {
@@ -5040,7 +5102,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5114,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[66]
+	mi := &file_cantina_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5127,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KillJobRequest) GetName() string {
@@ -5112,7 +5174,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5186,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[67]
+	mi := &file_cantina_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5199,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KillJobResponse) GetKilled() int32 {
@@ -5204,7 +5266,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5278,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[68]
+	mi := &file_cantina_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5291,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Schedule) GetDomain() string {
@@ -5469,7 +5531,7 @@ type ScheduleSignal struct {
 
 func (x *ScheduleSignal) Reset() {
 	*x = ScheduleSignal{}
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5543,7 @@ func (x *ScheduleSignal) String() string {
 func (*ScheduleSignal) ProtoMessage() {}
 
 func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[69]
+	mi := &file_cantina_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5556,7 @@ func (x *ScheduleSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleSignal.ProtoReflect.Descriptor instead.
 func (*ScheduleSignal) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ScheduleSignal) GetService() string {
@@ -5522,7 +5584,7 @@ type ScheduleFiring struct {
 
 func (x *ScheduleFiring) Reset() {
 	*x = ScheduleFiring{}
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5534,7 +5596,7 @@ func (x *ScheduleFiring) String() string {
 func (*ScheduleFiring) ProtoMessage() {}
 
 func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[70]
+	mi := &file_cantina_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5547,7 +5609,7 @@ func (x *ScheduleFiring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFiring.ProtoReflect.Descriptor instead.
 func (*ScheduleFiring) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ScheduleFiring) GetAt() *timestamppb.Timestamp {
@@ -5589,7 +5651,7 @@ type ScheduleEntry struct {
 
 func (x *ScheduleEntry) Reset() {
 	*x = ScheduleEntry{}
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5663,7 @@ func (x *ScheduleEntry) String() string {
 func (*ScheduleEntry) ProtoMessage() {}
 
 func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[71]
+	mi := &file_cantina_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5676,7 @@ func (x *ScheduleEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleEntry.ProtoReflect.Descriptor instead.
 func (*ScheduleEntry) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ScheduleEntry) GetAt() *timestamppb.Timestamp {
@@ -5694,7 +5756,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5706,7 +5768,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[72]
+	mi := &file_cantina_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5719,7 +5781,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ScheduleTime) GetAt() *timestamppb.Timestamp {
@@ -5764,7 +5826,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5838,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[73]
+	mi := &file_cantina_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5851,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListSchedulesRequest) GetPage() *Page {
@@ -5830,7 +5892,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5842,7 +5904,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[74]
+	mi := &file_cantina_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5855,7 +5917,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5884,7 +5946,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +5958,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[75]
+	mi := &file_cantina_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +5971,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetScheduleRequest) GetDomain() string {
@@ -5943,7 +6005,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5955,7 +6017,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[76]
+	mi := &file_cantina_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5968,7 +6030,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5995,7 +6057,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6007,7 +6069,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[77]
+	mi := &file_cantina_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6020,7 +6082,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Missed) GetAt() *timestamppb.Timestamp {
@@ -6049,7 +6111,7 @@ type ListMissedRequest struct {
 
 func (x *ListMissedRequest) Reset() {
 	*x = ListMissedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +6123,7 @@ func (x *ListMissedRequest) String() string {
 func (*ListMissedRequest) ProtoMessage() {}
 
 func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[78]
+	mi := &file_cantina_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +6136,7 @@ func (x *ListMissedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedRequest.ProtoReflect.Descriptor instead.
 func (*ListMissedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListMissedRequest) GetDomain() string {
@@ -6109,7 +6171,7 @@ type ListMissedResponse struct {
 
 func (x *ListMissedResponse) Reset() {
 	*x = ListMissedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6121,7 +6183,7 @@ func (x *ListMissedResponse) String() string {
 func (*ListMissedResponse) ProtoMessage() {}
 
 func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[79]
+	mi := &file_cantina_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6134,7 +6196,7 @@ func (x *ListMissedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMissedResponse.ProtoReflect.Descriptor instead.
 func (*ListMissedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListMissedResponse) GetMissed() []*Missed {
@@ -6163,7 +6225,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6175,7 +6237,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[80]
+	mi := &file_cantina_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6188,7 +6250,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PauseScheduleRequest) GetDomain() string {
@@ -6228,7 +6290,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +6302,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[81]
+	mi := &file_cantina_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +6315,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -6277,7 +6339,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6289,7 +6351,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[82]
+	mi := &file_cantina_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6302,7 +6364,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RunScheduleRequest) GetDomain() string {
@@ -6344,7 +6406,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +6418,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[83]
+	mi := &file_cantina_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +6431,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RunScheduleResponse) GetRun() string {
@@ -6401,7 +6463,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6413,7 +6475,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[84]
+	mi := &file_cantina_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6426,7 +6488,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BackfillScheduleRequest) GetDomain() string {
@@ -6481,7 +6543,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6493,7 +6555,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[85]
+	mi := &file_cantina_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6506,7 +6568,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackfillScheduleResponse) GetQueued() int32 {
@@ -6534,7 +6596,7 @@ type ResetScheduleRequest struct {
 
 func (x *ResetScheduleRequest) Reset() {
 	*x = ResetScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6608,7 @@ func (x *ResetScheduleRequest) String() string {
 func (*ResetScheduleRequest) ProtoMessage() {}
 
 func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[86]
+	mi := &file_cantina_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6621,7 @@ func (x *ResetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ResetScheduleRequest) GetDomain() string {
@@ -6594,7 +6656,7 @@ type ResetScheduleResponse struct {
 
 func (x *ResetScheduleResponse) Reset() {
 	*x = ResetScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6668,7 @@ func (x *ResetScheduleResponse) String() string {
 func (*ResetScheduleResponse) ProtoMessage() {}
 
 func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[87]
+	mi := &file_cantina_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6681,7 @@ func (x *ResetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ResetScheduleResponse) GetCursor() *timestamppb.Timestamp {
@@ -6647,7 +6709,7 @@ type RemoveScheduleRequest struct {
 
 func (x *RemoveScheduleRequest) Reset() {
 	*x = RemoveScheduleRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6659,7 +6721,7 @@ func (x *RemoveScheduleRequest) String() string {
 func (*RemoveScheduleRequest) ProtoMessage() {}
 
 func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[88]
+	mi := &file_cantina_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6672,7 +6734,7 @@ func (x *RemoveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RemoveScheduleRequest) GetDomain() string {
@@ -6704,7 +6766,7 @@ type RemoveScheduleResponse struct {
 
 func (x *RemoveScheduleResponse) Reset() {
 	*x = RemoveScheduleResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6778,7 @@ func (x *RemoveScheduleResponse) String() string {
 func (*RemoveScheduleResponse) ProtoMessage() {}
 
 func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[89]
+	mi := &file_cantina_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6791,7 @@ func (x *RemoveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RemoveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 type Cell struct {
@@ -6773,7 +6835,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +6847,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[90]
+	mi := &file_cantina_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +6860,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Cell) GetName() string {
@@ -7011,7 +7073,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7023,7 +7085,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[91]
+	mi := &file_cantina_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7036,7 +7098,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Drain) GetReason() string {
@@ -7106,7 +7168,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7118,7 +7180,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[92]
+	mi := &file_cantina_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7131,7 +7193,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCellsRequest) GetPage() *Page {
@@ -7158,7 +7220,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7170,7 +7232,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[93]
+	mi := &file_cantina_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7183,7 +7245,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -7209,7 +7271,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7221,7 +7283,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[94]
+	mi := &file_cantina_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7234,7 +7296,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetCellRequest) GetName() string {
@@ -7255,7 +7317,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7329,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[95]
+	mi := &file_cantina_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7342,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -7313,7 +7375,7 @@ type DrainCellRequest struct {
 
 func (x *DrainCellRequest) Reset() {
 	*x = DrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7325,7 +7387,7 @@ func (x *DrainCellRequest) String() string {
 func (*DrainCellRequest) ProtoMessage() {}
 
 func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[96]
+	mi := &file_cantina_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7338,7 +7400,7 @@ func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
 func (*DrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DrainCellRequest) GetName() string {
@@ -7385,7 +7447,7 @@ type DrainCellResponse struct {
 
 func (x *DrainCellResponse) Reset() {
 	*x = DrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7397,7 +7459,7 @@ func (x *DrainCellResponse) String() string {
 func (*DrainCellResponse) ProtoMessage() {}
 
 func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[97]
+	mi := &file_cantina_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7410,7 +7472,7 @@ func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
 func (*DrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DrainCellResponse) GetCell() *Cell {
@@ -7430,7 +7492,7 @@ type UndrainCellRequest struct {
 
 func (x *UndrainCellRequest) Reset() {
 	*x = UndrainCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7504,7 @@ func (x *UndrainCellRequest) String() string {
 func (*UndrainCellRequest) ProtoMessage() {}
 
 func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[98]
+	mi := &file_cantina_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7517,7 @@ func (x *UndrainCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellRequest.ProtoReflect.Descriptor instead.
 func (*UndrainCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UndrainCellRequest) GetName() string {
@@ -7481,7 +7543,7 @@ type UndrainCellResponse struct {
 
 func (x *UndrainCellResponse) Reset() {
 	*x = UndrainCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7493,7 +7555,7 @@ func (x *UndrainCellResponse) String() string {
 func (*UndrainCellResponse) ProtoMessage() {}
 
 func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[99]
+	mi := &file_cantina_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7506,7 +7568,7 @@ func (x *UndrainCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainCellResponse.ProtoReflect.Descriptor instead.
 func (*UndrainCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *UndrainCellResponse) GetCell() *Cell {
@@ -7535,7 +7597,7 @@ type RebalanceRequest struct {
 
 func (x *RebalanceRequest) Reset() {
 	*x = RebalanceRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7609,7 @@ func (x *RebalanceRequest) String() string {
 func (*RebalanceRequest) ProtoMessage() {}
 
 func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[100]
+	mi := &file_cantina_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7622,7 @@ func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
 func (*RebalanceRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RebalanceRequest) GetService() []string {
@@ -7626,7 +7688,7 @@ type RebalanceResponse struct {
 
 func (x *RebalanceResponse) Reset() {
 	*x = RebalanceResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7638,7 +7700,7 @@ func (x *RebalanceResponse) String() string {
 func (*RebalanceResponse) ProtoMessage() {}
 
 func (x *RebalanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[101]
+	mi := &file_cantina_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7651,7 +7713,7 @@ func (x *RebalanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceResponse.ProtoReflect.Descriptor instead.
 func (*RebalanceResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RebalanceResponse) GetMoves() []*Relocation {
@@ -7717,7 +7779,7 @@ type Relocation struct {
 
 func (x *Relocation) Reset() {
 	*x = Relocation{}
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7729,7 +7791,7 @@ func (x *Relocation) String() string {
 func (*Relocation) ProtoMessage() {}
 
 func (x *Relocation) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[102]
+	mi := &file_cantina_v1_api_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7742,7 +7804,7 @@ func (x *Relocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Relocation.ProtoReflect.Descriptor instead.
 func (*Relocation) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Relocation) GetInstance() string {
@@ -7783,7 +7845,7 @@ type NotMoved struct {
 
 func (x *NotMoved) Reset() {
 	*x = NotMoved{}
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +7857,7 @@ func (x *NotMoved) String() string {
 func (*NotMoved) ProtoMessage() {}
 
 func (x *NotMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[103]
+	mi := &file_cantina_v1_api_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +7870,7 @@ func (x *NotMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotMoved.ProtoReflect.Descriptor instead.
 func (*NotMoved) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{103}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *NotMoved) GetService() string {
@@ -7837,7 +7899,7 @@ type AdoptCellRequest struct {
 
 func (x *AdoptCellRequest) Reset() {
 	*x = AdoptCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7849,7 +7911,7 @@ func (x *AdoptCellRequest) String() string {
 func (*AdoptCellRequest) ProtoMessage() {}
 
 func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[104]
+	mi := &file_cantina_v1_api_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7862,7 +7924,7 @@ func (x *AdoptCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellRequest.ProtoReflect.Descriptor instead.
 func (*AdoptCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{104}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AdoptCellRequest) GetName() string {
@@ -7887,7 +7949,7 @@ type AdoptCellResponse struct {
 
 func (x *AdoptCellResponse) Reset() {
 	*x = AdoptCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +7961,7 @@ func (x *AdoptCellResponse) String() string {
 func (*AdoptCellResponse) ProtoMessage() {}
 
 func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[105]
+	mi := &file_cantina_v1_api_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +7974,7 @@ func (x *AdoptCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptCellResponse.ProtoReflect.Descriptor instead.
 func (*AdoptCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{105}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
 }
 
 // Ends the work on a cell that this cluster's store does not know.
@@ -7926,7 +7988,7 @@ type DiscardUnknownRequest struct {
 
 func (x *DiscardUnknownRequest) Reset() {
 	*x = DiscardUnknownRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7938,7 +8000,7 @@ func (x *DiscardUnknownRequest) String() string {
 func (*DiscardUnknownRequest) ProtoMessage() {}
 
 func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[106]
+	mi := &file_cantina_v1_api_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7951,7 +8013,7 @@ func (x *DiscardUnknownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownRequest.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{106}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DiscardUnknownRequest) GetName() string {
@@ -7978,7 +8040,7 @@ type DiscardUnknownResponse struct {
 
 func (x *DiscardUnknownResponse) Reset() {
 	*x = DiscardUnknownResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7990,7 +8052,7 @@ func (x *DiscardUnknownResponse) String() string {
 func (*DiscardUnknownResponse) ProtoMessage() {}
 
 func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[107]
+	mi := &file_cantina_v1_api_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8003,7 +8065,7 @@ func (x *DiscardUnknownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardUnknownResponse.ProtoReflect.Descriptor instead.
 func (*DiscardUnknownResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{107}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DiscardUnknownResponse) GetEnded() []string {
@@ -8024,7 +8086,7 @@ type ForgetCellRequest struct {
 
 func (x *ForgetCellRequest) Reset() {
 	*x = ForgetCellRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8036,7 +8098,7 @@ func (x *ForgetCellRequest) String() string {
 func (*ForgetCellRequest) ProtoMessage() {}
 
 func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[108]
+	mi := &file_cantina_v1_api_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8049,7 +8111,7 @@ func (x *ForgetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellRequest.ProtoReflect.Descriptor instead.
 func (*ForgetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{108}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ForgetCellRequest) GetProc() string {
@@ -8074,7 +8136,7 @@ type ForgetCellResponse struct {
 
 func (x *ForgetCellResponse) Reset() {
 	*x = ForgetCellResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8086,7 +8148,7 @@ func (x *ForgetCellResponse) String() string {
 func (*ForgetCellResponse) ProtoMessage() {}
 
 func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[109]
+	mi := &file_cantina_v1_api_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8099,7 +8161,7 @@ func (x *ForgetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetCellResponse.ProtoReflect.Descriptor instead.
 func (*ForgetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{109}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
 }
 
 type GetStatusRequest struct {
@@ -8110,7 +8172,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8122,7 +8184,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[110]
+	mi := &file_cantina_v1_api_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8135,7 +8197,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{110}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
 }
 
 type GetStatusResponse struct {
@@ -8147,7 +8209,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8159,7 +8221,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[111]
+	mi := &file_cantina_v1_api_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8172,7 +8234,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{111}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GetStatusResponse) GetStatus() *Status {
@@ -8213,7 +8275,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8225,7 +8287,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[112]
+	mi := &file_cantina_v1_api_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8238,7 +8300,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{112}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Status) GetCluster() string {
@@ -8394,7 +8456,7 @@ type Rollout struct {
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8406,7 +8468,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[113]
+	mi := &file_cantina_v1_api_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8419,7 +8481,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{113}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Rollout) GetDomain() string {
@@ -8491,7 +8553,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8503,7 +8565,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[114]
+	mi := &file_cantina_v1_api_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8516,7 +8578,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{114}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Held) GetWhat() string {
@@ -8565,7 +8627,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8577,7 +8639,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[115]
+	mi := &file_cantina_v1_api_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8590,7 +8652,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{115}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Domain) GetName() string {
@@ -8622,7 +8684,7 @@ type CreateBrowserKeyRequest struct {
 
 func (x *CreateBrowserKeyRequest) Reset() {
 	*x = CreateBrowserKeyRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8634,7 +8696,7 @@ func (x *CreateBrowserKeyRequest) String() string {
 func (*CreateBrowserKeyRequest) ProtoMessage() {}
 
 func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[116]
+	mi := &file_cantina_v1_api_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8647,7 +8709,7 @@ func (x *CreateBrowserKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{116}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
 }
 
 type CreateBrowserKeyResponse struct {
@@ -8665,7 +8727,7 @@ type CreateBrowserKeyResponse struct {
 
 func (x *CreateBrowserKeyResponse) Reset() {
 	*x = CreateBrowserKeyResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8677,7 +8739,7 @@ func (x *CreateBrowserKeyResponse) String() string {
 func (*CreateBrowserKeyResponse) ProtoMessage() {}
 
 func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[117]
+	mi := &file_cantina_v1_api_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8690,7 +8752,7 @@ func (x *CreateBrowserKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBrowserKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateBrowserKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{117}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CreateBrowserKeyResponse) GetAddresses() []string {
@@ -8725,7 +8787,7 @@ type EndWaitRequest struct {
 
 func (x *EndWaitRequest) Reset() {
 	*x = EndWaitRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8737,7 +8799,7 @@ func (x *EndWaitRequest) String() string {
 func (*EndWaitRequest) ProtoMessage() {}
 
 func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[118]
+	mi := &file_cantina_v1_api_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8750,7 +8812,7 @@ func (x *EndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitRequest.ProtoReflect.Descriptor instead.
 func (*EndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{118}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *EndWaitRequest) GetAcceptDoubleStarts() bool {
@@ -8775,7 +8837,7 @@ type EndWaitResponse struct {
 
 func (x *EndWaitResponse) Reset() {
 	*x = EndWaitResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +8849,7 @@ func (x *EndWaitResponse) String() string {
 func (*EndWaitResponse) ProtoMessage() {}
 
 func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[119]
+	mi := &file_cantina_v1_api_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +8862,7 @@ func (x *EndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWaitResponse.ProtoReflect.Descriptor instead.
 func (*EndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{119}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
 }
 
 type Quarantined struct {
@@ -8814,7 +8876,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8826,7 +8888,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[120]
+	mi := &file_cantina_v1_api_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8839,7 +8901,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{120}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Quarantined) GetKey() string {
@@ -8872,7 +8934,7 @@ type ListQuarantineRequest struct {
 
 func (x *ListQuarantineRequest) Reset() {
 	*x = ListQuarantineRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8884,7 +8946,7 @@ func (x *ListQuarantineRequest) String() string {
 func (*ListQuarantineRequest) ProtoMessage() {}
 
 func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[121]
+	mi := &file_cantina_v1_api_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8897,7 +8959,7 @@ func (x *ListQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ListQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{121}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListQuarantineRequest) GetPage() *Page {
@@ -8917,7 +8979,7 @@ type ListQuarantineResponse struct {
 
 func (x *ListQuarantineResponse) Reset() {
 	*x = ListQuarantineResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8929,7 +8991,7 @@ func (x *ListQuarantineResponse) String() string {
 func (*ListQuarantineResponse) ProtoMessage() {}
 
 func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[122]
+	mi := &file_cantina_v1_api_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8942,7 +9004,7 @@ func (x *ListQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ListQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{122}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListQuarantineResponse) GetRows() []*Quarantined {
@@ -8971,7 +9033,7 @@ type ReleaseQuarantinedRequest struct {
 
 func (x *ReleaseQuarantinedRequest) Reset() {
 	*x = ReleaseQuarantinedRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8983,7 +9045,7 @@ func (x *ReleaseQuarantinedRequest) String() string {
 func (*ReleaseQuarantinedRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[123]
+	mi := &file_cantina_v1_api_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8996,7 +9058,7 @@ func (x *ReleaseQuarantinedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{123}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ReleaseQuarantinedRequest) GetKey() string {
@@ -9028,7 +9090,7 @@ type ReleaseQuarantinedResponse struct {
 
 func (x *ReleaseQuarantinedResponse) Reset() {
 	*x = ReleaseQuarantinedResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9040,7 +9102,7 @@ func (x *ReleaseQuarantinedResponse) String() string {
 func (*ReleaseQuarantinedResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[124]
+	mi := &file_cantina_v1_api_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9053,7 +9115,7 @@ func (x *ReleaseQuarantinedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantinedResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{124}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
 // The subject of a call of Explain.
@@ -9072,7 +9134,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9084,7 +9146,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[125]
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9097,7 +9159,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Subject) GetKind() string {
@@ -9146,7 +9208,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9158,7 +9220,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9171,7 +9233,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -9202,7 +9264,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9214,7 +9276,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9227,7 +9289,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -9260,7 +9322,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9272,7 +9334,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9285,7 +9347,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -9314,7 +9376,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9326,7 +9388,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9339,7 +9401,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -9416,7 +9478,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9428,7 +9490,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9441,7 +9503,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Reason) GetCode() string {
@@ -9525,7 +9587,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9537,7 +9599,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9550,7 +9612,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -9601,7 +9663,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9613,7 +9675,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9626,7 +9688,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -9675,7 +9737,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9687,7 +9749,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9700,7 +9762,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -9819,7 +9881,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9831,7 +9893,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9844,7 +9906,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Gap) GetAfter() string {
@@ -9888,7 +9950,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9900,7 +9962,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9913,7 +9975,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -10035,7 +10097,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10047,7 +10109,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10060,7 +10122,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -10145,7 +10207,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10157,7 +10219,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10170,7 +10232,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -10210,7 +10272,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10222,7 +10284,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10235,7 +10297,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -10292,7 +10354,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10304,7 +10366,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10317,7 +10379,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -10355,7 +10417,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10367,7 +10429,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10380,7 +10442,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10431,7 +10493,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10443,7 +10505,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10456,7 +10518,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -10512,7 +10574,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10524,7 +10586,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10537,7 +10599,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ExecStart) GetSubject() *Subject {
@@ -10586,12 +10648,16 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\aListing\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\tR\x04next\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x1a\n" +
-	"\bposition\x18\x03 \x01(\tR\bposition\"o\n" +
+	"\bposition\x18\x03 \x01(\tR\bposition\"\xa1\x01\n" +
 	"\bSpecFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\fR\acontent\x12#\n" +
-	"\rbistro_domain\x18\x04 \x01(\tR\fbistroDomain\"O\n" +
+	"\rbistro_domain\x18\x04 \x01(\tR\fbistroDomain\x120\n" +
+	"\tenv_files\x18\x05 \x03(\v2\x13.cantina.v1.EnvFileR\benvFiles\"7\n" +
+	"\aEnvFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"O\n" +
 	"\vPlanRequest\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.cantina.v1.SpecFileR\x05files\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\"B\n" +
@@ -11510,7 +11576,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 157)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 158)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -11518,472 +11584,474 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*Page)(nil),                       // 3: cantina.v1.Page
 	(*Listing)(nil),                    // 4: cantina.v1.Listing
 	(*SpecFile)(nil),                   // 5: cantina.v1.SpecFile
-	(*PlanRequest)(nil),                // 6: cantina.v1.PlanRequest
-	(*PlanResponse)(nil),               // 7: cantina.v1.PlanResponse
-	(*ApplyRequest)(nil),               // 8: cantina.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 9: cantina.v1.ApplyResponse
-	(*DomainChange)(nil),               // 10: cantina.v1.DomainChange
-	(*Change)(nil),                     // 11: cantina.v1.Change
-	(*FieldChange)(nil),                // 12: cantina.v1.FieldChange
-	(*Service)(nil),                    // 13: cantina.v1.Service
-	(*ServiceVersion)(nil),             // 14: cantina.v1.ServiceVersion
-	(*ListServicesRequest)(nil),        // 15: cantina.v1.ListServicesRequest
-	(*ListServicesResponse)(nil),       // 16: cantina.v1.ListServicesResponse
-	(*GetServiceRequest)(nil),          // 17: cantina.v1.GetServiceRequest
-	(*GetServiceResponse)(nil),         // 18: cantina.v1.GetServiceResponse
-	(*Instance)(nil),                   // 19: cantina.v1.Instance
-	(*ListInstancesRequest)(nil),       // 20: cantina.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil),      // 21: cantina.v1.ListInstancesResponse
-	(*ScaleServiceRequest)(nil),        // 22: cantina.v1.ScaleServiceRequest
-	(*ScaleServiceResponse)(nil),       // 23: cantina.v1.ScaleServiceResponse
-	(*RemoveServiceRequest)(nil),       // 24: cantina.v1.RemoveServiceRequest
-	(*RemoveServiceResponse)(nil),      // 25: cantina.v1.RemoveServiceResponse
-	(*RestartServiceRequest)(nil),      // 26: cantina.v1.RestartServiceRequest
-	(*RestartServiceResponse)(nil),     // 27: cantina.v1.RestartServiceResponse
-	(*Task)(nil),                       // 28: cantina.v1.Task
-	(*TaskDefinition)(nil),             // 29: cantina.v1.TaskDefinition
-	(*ListTasksRequest)(nil),           // 30: cantina.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),          // 31: cantina.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),             // 32: cantina.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),            // 33: cantina.v1.GetTaskResponse
-	(*RunTaskRequest)(nil),             // 34: cantina.v1.RunTaskRequest
-	(*RunTaskResponse)(nil),            // 35: cantina.v1.RunTaskResponse
-	(*CancelOneTaskRequest)(nil),       // 36: cantina.v1.CancelOneTaskRequest
-	(*CancelOneTaskResponse)(nil),      // 37: cantina.v1.CancelOneTaskResponse
-	(*DeleteTaskRequest)(nil),          // 38: cantina.v1.DeleteTaskRequest
-	(*DeleteTaskResponse)(nil),         // 39: cantina.v1.DeleteTaskResponse
-	(*ResolveTaskRequest)(nil),         // 40: cantina.v1.ResolveTaskRequest
-	(*ResolveTaskResponse)(nil),        // 41: cantina.v1.ResolveTaskResponse
-	(*RerunTaskRequest)(nil),           // 42: cantina.v1.RerunTaskRequest
-	(*RerunTaskResponse)(nil),          // 43: cantina.v1.RerunTaskResponse
-	(*Job)(nil),                        // 44: cantina.v1.Job
-	(*JobDefinition)(nil),              // 45: cantina.v1.JobDefinition
-	(*LevelResources)(nil),             // 46: cantina.v1.LevelResources
-	(*Counts)(nil),                     // 47: cantina.v1.Counts
-	(*JobNode)(nil),                    // 48: cantina.v1.JobNode
-	(*ListJobsRequest)(nil),            // 49: cantina.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),           // 50: cantina.v1.ListJobsResponse
-	(*GetJobRequest)(nil),              // 51: cantina.v1.GetJobRequest
-	(*GetJobResponse)(nil),             // 52: cantina.v1.GetJobResponse
-	(*ListNodesRequest)(nil),           // 53: cantina.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 54: cantina.v1.ListNodesResponse
-	(*ListGroupsRequest)(nil),          // 55: cantina.v1.ListGroupsRequest
-	(*ListGroupsResponse)(nil),         // 56: cantina.v1.ListGroupsResponse
-	(*Group)(nil),                      // 57: cantina.v1.Group
-	(*ListResultsRequest)(nil),         // 58: cantina.v1.ListResultsRequest
-	(*ListResultsResponse)(nil),        // 59: cantina.v1.ListResultsResponse
-	(*RemoveJobRequest)(nil),           // 60: cantina.v1.RemoveJobRequest
-	(*RemoveJobResponse)(nil),          // 61: cantina.v1.RemoveJobResponse
-	(*PauseJobRequest)(nil),            // 62: cantina.v1.PauseJobRequest
-	(*PauseJobResponse)(nil),           // 63: cantina.v1.PauseJobResponse
-	(*RetryJobRequest)(nil),            // 64: cantina.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),           // 65: cantina.v1.RetryJobResponse
-	(*KillJobRequest)(nil),             // 66: cantina.v1.KillJobRequest
-	(*KillJobResponse)(nil),            // 67: cantina.v1.KillJobResponse
-	(*Schedule)(nil),                   // 68: cantina.v1.Schedule
-	(*ScheduleSignal)(nil),             // 69: cantina.v1.ScheduleSignal
-	(*ScheduleFiring)(nil),             // 70: cantina.v1.ScheduleFiring
-	(*ScheduleEntry)(nil),              // 71: cantina.v1.ScheduleEntry
-	(*ScheduleTime)(nil),               // 72: cantina.v1.ScheduleTime
-	(*ListSchedulesRequest)(nil),       // 73: cantina.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),      // 74: cantina.v1.ListSchedulesResponse
-	(*GetScheduleRequest)(nil),         // 75: cantina.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),        // 76: cantina.v1.GetScheduleResponse
-	(*Missed)(nil),                     // 77: cantina.v1.Missed
-	(*ListMissedRequest)(nil),          // 78: cantina.v1.ListMissedRequest
-	(*ListMissedResponse)(nil),         // 79: cantina.v1.ListMissedResponse
-	(*PauseScheduleRequest)(nil),       // 80: cantina.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),      // 81: cantina.v1.PauseScheduleResponse
-	(*RunScheduleRequest)(nil),         // 82: cantina.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),        // 83: cantina.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),    // 84: cantina.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil),   // 85: cantina.v1.BackfillScheduleResponse
-	(*ResetScheduleRequest)(nil),       // 86: cantina.v1.ResetScheduleRequest
-	(*ResetScheduleResponse)(nil),      // 87: cantina.v1.ResetScheduleResponse
-	(*RemoveScheduleRequest)(nil),      // 88: cantina.v1.RemoveScheduleRequest
-	(*RemoveScheduleResponse)(nil),     // 89: cantina.v1.RemoveScheduleResponse
-	(*Cell)(nil),                       // 90: cantina.v1.Cell
-	(*Drain)(nil),                      // 91: cantina.v1.Drain
-	(*ListCellsRequest)(nil),           // 92: cantina.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),          // 93: cantina.v1.ListCellsResponse
-	(*GetCellRequest)(nil),             // 94: cantina.v1.GetCellRequest
-	(*GetCellResponse)(nil),            // 95: cantina.v1.GetCellResponse
-	(*DrainCellRequest)(nil),           // 96: cantina.v1.DrainCellRequest
-	(*DrainCellResponse)(nil),          // 97: cantina.v1.DrainCellResponse
-	(*UndrainCellRequest)(nil),         // 98: cantina.v1.UndrainCellRequest
-	(*UndrainCellResponse)(nil),        // 99: cantina.v1.UndrainCellResponse
-	(*RebalanceRequest)(nil),           // 100: cantina.v1.RebalanceRequest
-	(*RebalanceResponse)(nil),          // 101: cantina.v1.RebalanceResponse
-	(*Relocation)(nil),                 // 102: cantina.v1.Relocation
-	(*NotMoved)(nil),                   // 103: cantina.v1.NotMoved
-	(*AdoptCellRequest)(nil),           // 104: cantina.v1.AdoptCellRequest
-	(*AdoptCellResponse)(nil),          // 105: cantina.v1.AdoptCellResponse
-	(*DiscardUnknownRequest)(nil),      // 106: cantina.v1.DiscardUnknownRequest
-	(*DiscardUnknownResponse)(nil),     // 107: cantina.v1.DiscardUnknownResponse
-	(*ForgetCellRequest)(nil),          // 108: cantina.v1.ForgetCellRequest
-	(*ForgetCellResponse)(nil),         // 109: cantina.v1.ForgetCellResponse
-	(*GetStatusRequest)(nil),           // 110: cantina.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),          // 111: cantina.v1.GetStatusResponse
-	(*Status)(nil),                     // 112: cantina.v1.Status
-	(*Rollout)(nil),                    // 113: cantina.v1.Rollout
-	(*Held)(nil),                       // 114: cantina.v1.Held
-	(*Domain)(nil),                     // 115: cantina.v1.Domain
-	(*CreateBrowserKeyRequest)(nil),    // 116: cantina.v1.CreateBrowserKeyRequest
-	(*CreateBrowserKeyResponse)(nil),   // 117: cantina.v1.CreateBrowserKeyResponse
-	(*EndWaitRequest)(nil),             // 118: cantina.v1.EndWaitRequest
-	(*EndWaitResponse)(nil),            // 119: cantina.v1.EndWaitResponse
-	(*Quarantined)(nil),                // 120: cantina.v1.Quarantined
-	(*ListQuarantineRequest)(nil),      // 121: cantina.v1.ListQuarantineRequest
-	(*ListQuarantineResponse)(nil),     // 122: cantina.v1.ListQuarantineResponse
-	(*ReleaseQuarantinedRequest)(nil),  // 123: cantina.v1.ReleaseQuarantinedRequest
-	(*ReleaseQuarantinedResponse)(nil), // 124: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 125: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 126: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 127: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 128: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 129: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 130: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 131: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 132: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 133: cantina.v1.Event
-	(*Gap)(nil),                        // 134: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 135: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 136: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 137: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 138: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 139: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 140: cantina.v1.FollowOutputResponse
-	(*ExecRequest)(nil),                // 141: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                  // 142: cantina.v1.ExecStart
-	nil,                                // 143: cantina.v1.Service.LabelsEntry
-	nil,                                // 144: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 145: cantina.v1.Task.LabelsEntry
-	nil,                                // 146: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 147: cantina.v1.Job.LabelsEntry
-	nil,                                // 148: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 149: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 150: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 151: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 152: cantina.v1.Schedule.LabelsEntry
-	nil,                                // 153: cantina.v1.Cell.CapacityEntry
-	nil,                                // 154: cantina.v1.Cell.FreeEntry
-	nil,                                // 155: cantina.v1.Cell.LabelsEntry
-	nil,                                // 156: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 157: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 158: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 159: cantina.v1.Workload
-	(*Mapping)(nil),                    // 160: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 161: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 162: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 163: google.protobuf.Struct
-	(*LogGap)(nil),                     // 164: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 165: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 166: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 167: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 168: cantina.v1.ExecResponse
+	(*EnvFile)(nil),                    // 6: cantina.v1.EnvFile
+	(*PlanRequest)(nil),                // 7: cantina.v1.PlanRequest
+	(*PlanResponse)(nil),               // 8: cantina.v1.PlanResponse
+	(*ApplyRequest)(nil),               // 9: cantina.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 10: cantina.v1.ApplyResponse
+	(*DomainChange)(nil),               // 11: cantina.v1.DomainChange
+	(*Change)(nil),                     // 12: cantina.v1.Change
+	(*FieldChange)(nil),                // 13: cantina.v1.FieldChange
+	(*Service)(nil),                    // 14: cantina.v1.Service
+	(*ServiceVersion)(nil),             // 15: cantina.v1.ServiceVersion
+	(*ListServicesRequest)(nil),        // 16: cantina.v1.ListServicesRequest
+	(*ListServicesResponse)(nil),       // 17: cantina.v1.ListServicesResponse
+	(*GetServiceRequest)(nil),          // 18: cantina.v1.GetServiceRequest
+	(*GetServiceResponse)(nil),         // 19: cantina.v1.GetServiceResponse
+	(*Instance)(nil),                   // 20: cantina.v1.Instance
+	(*ListInstancesRequest)(nil),       // 21: cantina.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),      // 22: cantina.v1.ListInstancesResponse
+	(*ScaleServiceRequest)(nil),        // 23: cantina.v1.ScaleServiceRequest
+	(*ScaleServiceResponse)(nil),       // 24: cantina.v1.ScaleServiceResponse
+	(*RemoveServiceRequest)(nil),       // 25: cantina.v1.RemoveServiceRequest
+	(*RemoveServiceResponse)(nil),      // 26: cantina.v1.RemoveServiceResponse
+	(*RestartServiceRequest)(nil),      // 27: cantina.v1.RestartServiceRequest
+	(*RestartServiceResponse)(nil),     // 28: cantina.v1.RestartServiceResponse
+	(*Task)(nil),                       // 29: cantina.v1.Task
+	(*TaskDefinition)(nil),             // 30: cantina.v1.TaskDefinition
+	(*ListTasksRequest)(nil),           // 31: cantina.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),          // 32: cantina.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),             // 33: cantina.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),            // 34: cantina.v1.GetTaskResponse
+	(*RunTaskRequest)(nil),             // 35: cantina.v1.RunTaskRequest
+	(*RunTaskResponse)(nil),            // 36: cantina.v1.RunTaskResponse
+	(*CancelOneTaskRequest)(nil),       // 37: cantina.v1.CancelOneTaskRequest
+	(*CancelOneTaskResponse)(nil),      // 38: cantina.v1.CancelOneTaskResponse
+	(*DeleteTaskRequest)(nil),          // 39: cantina.v1.DeleteTaskRequest
+	(*DeleteTaskResponse)(nil),         // 40: cantina.v1.DeleteTaskResponse
+	(*ResolveTaskRequest)(nil),         // 41: cantina.v1.ResolveTaskRequest
+	(*ResolveTaskResponse)(nil),        // 42: cantina.v1.ResolveTaskResponse
+	(*RerunTaskRequest)(nil),           // 43: cantina.v1.RerunTaskRequest
+	(*RerunTaskResponse)(nil),          // 44: cantina.v1.RerunTaskResponse
+	(*Job)(nil),                        // 45: cantina.v1.Job
+	(*JobDefinition)(nil),              // 46: cantina.v1.JobDefinition
+	(*LevelResources)(nil),             // 47: cantina.v1.LevelResources
+	(*Counts)(nil),                     // 48: cantina.v1.Counts
+	(*JobNode)(nil),                    // 49: cantina.v1.JobNode
+	(*ListJobsRequest)(nil),            // 50: cantina.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),           // 51: cantina.v1.ListJobsResponse
+	(*GetJobRequest)(nil),              // 52: cantina.v1.GetJobRequest
+	(*GetJobResponse)(nil),             // 53: cantina.v1.GetJobResponse
+	(*ListNodesRequest)(nil),           // 54: cantina.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 55: cantina.v1.ListNodesResponse
+	(*ListGroupsRequest)(nil),          // 56: cantina.v1.ListGroupsRequest
+	(*ListGroupsResponse)(nil),         // 57: cantina.v1.ListGroupsResponse
+	(*Group)(nil),                      // 58: cantina.v1.Group
+	(*ListResultsRequest)(nil),         // 59: cantina.v1.ListResultsRequest
+	(*ListResultsResponse)(nil),        // 60: cantina.v1.ListResultsResponse
+	(*RemoveJobRequest)(nil),           // 61: cantina.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),          // 62: cantina.v1.RemoveJobResponse
+	(*PauseJobRequest)(nil),            // 63: cantina.v1.PauseJobRequest
+	(*PauseJobResponse)(nil),           // 64: cantina.v1.PauseJobResponse
+	(*RetryJobRequest)(nil),            // 65: cantina.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),           // 66: cantina.v1.RetryJobResponse
+	(*KillJobRequest)(nil),             // 67: cantina.v1.KillJobRequest
+	(*KillJobResponse)(nil),            // 68: cantina.v1.KillJobResponse
+	(*Schedule)(nil),                   // 69: cantina.v1.Schedule
+	(*ScheduleSignal)(nil),             // 70: cantina.v1.ScheduleSignal
+	(*ScheduleFiring)(nil),             // 71: cantina.v1.ScheduleFiring
+	(*ScheduleEntry)(nil),              // 72: cantina.v1.ScheduleEntry
+	(*ScheduleTime)(nil),               // 73: cantina.v1.ScheduleTime
+	(*ListSchedulesRequest)(nil),       // 74: cantina.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),      // 75: cantina.v1.ListSchedulesResponse
+	(*GetScheduleRequest)(nil),         // 76: cantina.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),        // 77: cantina.v1.GetScheduleResponse
+	(*Missed)(nil),                     // 78: cantina.v1.Missed
+	(*ListMissedRequest)(nil),          // 79: cantina.v1.ListMissedRequest
+	(*ListMissedResponse)(nil),         // 80: cantina.v1.ListMissedResponse
+	(*PauseScheduleRequest)(nil),       // 81: cantina.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),      // 82: cantina.v1.PauseScheduleResponse
+	(*RunScheduleRequest)(nil),         // 83: cantina.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),        // 84: cantina.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),    // 85: cantina.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil),   // 86: cantina.v1.BackfillScheduleResponse
+	(*ResetScheduleRequest)(nil),       // 87: cantina.v1.ResetScheduleRequest
+	(*ResetScheduleResponse)(nil),      // 88: cantina.v1.ResetScheduleResponse
+	(*RemoveScheduleRequest)(nil),      // 89: cantina.v1.RemoveScheduleRequest
+	(*RemoveScheduleResponse)(nil),     // 90: cantina.v1.RemoveScheduleResponse
+	(*Cell)(nil),                       // 91: cantina.v1.Cell
+	(*Drain)(nil),                      // 92: cantina.v1.Drain
+	(*ListCellsRequest)(nil),           // 93: cantina.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),          // 94: cantina.v1.ListCellsResponse
+	(*GetCellRequest)(nil),             // 95: cantina.v1.GetCellRequest
+	(*GetCellResponse)(nil),            // 96: cantina.v1.GetCellResponse
+	(*DrainCellRequest)(nil),           // 97: cantina.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),          // 98: cantina.v1.DrainCellResponse
+	(*UndrainCellRequest)(nil),         // 99: cantina.v1.UndrainCellRequest
+	(*UndrainCellResponse)(nil),        // 100: cantina.v1.UndrainCellResponse
+	(*RebalanceRequest)(nil),           // 101: cantina.v1.RebalanceRequest
+	(*RebalanceResponse)(nil),          // 102: cantina.v1.RebalanceResponse
+	(*Relocation)(nil),                 // 103: cantina.v1.Relocation
+	(*NotMoved)(nil),                   // 104: cantina.v1.NotMoved
+	(*AdoptCellRequest)(nil),           // 105: cantina.v1.AdoptCellRequest
+	(*AdoptCellResponse)(nil),          // 106: cantina.v1.AdoptCellResponse
+	(*DiscardUnknownRequest)(nil),      // 107: cantina.v1.DiscardUnknownRequest
+	(*DiscardUnknownResponse)(nil),     // 108: cantina.v1.DiscardUnknownResponse
+	(*ForgetCellRequest)(nil),          // 109: cantina.v1.ForgetCellRequest
+	(*ForgetCellResponse)(nil),         // 110: cantina.v1.ForgetCellResponse
+	(*GetStatusRequest)(nil),           // 111: cantina.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),          // 112: cantina.v1.GetStatusResponse
+	(*Status)(nil),                     // 113: cantina.v1.Status
+	(*Rollout)(nil),                    // 114: cantina.v1.Rollout
+	(*Held)(nil),                       // 115: cantina.v1.Held
+	(*Domain)(nil),                     // 116: cantina.v1.Domain
+	(*CreateBrowserKeyRequest)(nil),    // 117: cantina.v1.CreateBrowserKeyRequest
+	(*CreateBrowserKeyResponse)(nil),   // 118: cantina.v1.CreateBrowserKeyResponse
+	(*EndWaitRequest)(nil),             // 119: cantina.v1.EndWaitRequest
+	(*EndWaitResponse)(nil),            // 120: cantina.v1.EndWaitResponse
+	(*Quarantined)(nil),                // 121: cantina.v1.Quarantined
+	(*ListQuarantineRequest)(nil),      // 122: cantina.v1.ListQuarantineRequest
+	(*ListQuarantineResponse)(nil),     // 123: cantina.v1.ListQuarantineResponse
+	(*ReleaseQuarantinedRequest)(nil),  // 124: cantina.v1.ReleaseQuarantinedRequest
+	(*ReleaseQuarantinedResponse)(nil), // 125: cantina.v1.ReleaseQuarantinedResponse
+	(*Subject)(nil),                    // 126: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 127: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 128: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 129: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 130: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 131: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 132: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 133: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 134: cantina.v1.Event
+	(*Gap)(nil),                        // 135: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 136: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 137: cantina.v1.OutputLine
+	(*ReadOutputRequest)(nil),          // 138: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 139: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 140: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 141: cantina.v1.FollowOutputResponse
+	(*ExecRequest)(nil),                // 142: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 143: cantina.v1.ExecStart
+	nil,                                // 144: cantina.v1.Service.LabelsEntry
+	nil,                                // 145: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 146: cantina.v1.Task.LabelsEntry
+	nil,                                // 147: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 148: cantina.v1.Job.LabelsEntry
+	nil,                                // 149: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 150: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 151: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 152: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 153: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 154: cantina.v1.Cell.CapacityEntry
+	nil,                                // 155: cantina.v1.Cell.FreeEntry
+	nil,                                // 156: cantina.v1.Cell.LabelsEntry
+	nil,                                // 157: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 158: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 159: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 160: cantina.v1.Workload
+	(*Mapping)(nil),                    // 161: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 162: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 163: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 164: google.protobuf.Struct
+	(*LogGap)(nil),                     // 165: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 166: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 167: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 168: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 169: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	157, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
-	5,   // 2: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
-	10,  // 3: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
-	5,   // 4: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
-	2,   // 5: cantina.v1.ApplyRequest.write:type_name -> cantina.v1.Write
-	10,  // 6: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
-	11,  // 7: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
-	12,  // 8: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	158, // 9: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
-	14,  // 10: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	143, // 11: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
-	159, // 12: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	144, // 13: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
-	3,   // 14: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
-	13,  // 15: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
-	4,   // 16: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
-	13,  // 17: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	160, // 18: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	158, // 19: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	158, // 20: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	158, // 21: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
-	3,   // 22: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
-	19,  // 23: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
-	4,   // 24: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 25: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 26: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 27: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
-	13,  // 28: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
-	2,   // 29: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	161, // 30: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	158, // 31: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	158, // 32: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	158, // 33: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
-	29,  // 34: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	145, // 35: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
-	159, // 36: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	146, // 37: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	162, // 38: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
-	3,   // 39: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
-	28,  // 40: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
-	4,   // 41: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
-	28,  // 42: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
-	29,  // 43: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
-	2,   // 44: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 45: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 46: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 47: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 48: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
-	2,   // 49: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 50: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
-	2,   // 51: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
-	28,  // 52: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
-	47,  // 53: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	158, // 54: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	158, // 55: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	45,  // 56: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	147, // 57: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
-	159, // 58: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	148, // 59: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	149, // 60: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	150, // 61: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	151, // 62: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	158, // 63: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	158, // 64: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	163, // 65: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	158, // 66: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
-	3,   // 67: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
-	44,  // 68: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
-	4,   // 69: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
-	44,  // 70: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
-	3,   // 71: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
-	48,  // 72: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
-	4,   // 73: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
-	57,  // 74: cantina.v1.ListGroupsResponse.groups:type_name -> cantina.v1.Group
-	47,  // 75: cantina.v1.Group.counts:type_name -> cantina.v1.Counts
-	3,   // 76: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
-	48,  // 77: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
-	4,   // 78: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 79: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 80: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
-	44,  // 81: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
-	2,   // 82: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
-	2,   // 83: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	162, // 84: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	162, // 85: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	158, // 86: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	158, // 87: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	158, // 88: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
-	70,  // 89: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	158, // 90: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	158, // 91: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
-	71,  // 92: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
-	72,  // 93: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
-	69,  // 94: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	152, // 95: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
-	158, // 96: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	158, // 97: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	158, // 98: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	158, // 99: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	158, // 100: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
-	3,   // 101: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
-	68,  // 102: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
-	4,   // 103: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
-	68,  // 104: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	158, // 105: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
-	77,  // 106: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
-	2,   // 107: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
-	68,  // 108: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	158, // 109: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 110: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
-	68,  // 111: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	158, // 112: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	158, // 113: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	2,   // 114: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
-	68,  // 115: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 116: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	158, // 117: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
-	68,  // 118: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	2,   // 119: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	158, // 120: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	162, // 121: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	153, // 122: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	154, // 123: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	155, // 124: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
-	91,  // 125: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	158, // 126: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	158, // 127: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	158, // 128: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
-	3,   // 129: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
-	90,  // 130: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
-	4,   // 131: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
-	90,  // 132: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	162, // 133: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
-	2,   // 134: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
-	90,  // 135: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 136: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
-	90,  // 137: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
-	2,   // 138: cantina.v1.RebalanceRequest.write:type_name -> cantina.v1.Write
-	102, // 139: cantina.v1.RebalanceResponse.moves:type_name -> cantina.v1.Relocation
-	103, // 140: cantina.v1.RebalanceResponse.left:type_name -> cantina.v1.NotMoved
-	2,   // 141: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
-	2,   // 142: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
-	2,   // 143: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
-	112, // 144: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	158, // 145: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	162, // 146: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
-	114, // 147: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	156, // 148: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
-	115, // 149: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
-	113, // 150: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	158, // 151: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	162, // 152: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	158, // 153: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	2,   // 154: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
-	3,   // 155: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
-	120, // 156: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
-	4,   // 157: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
-	2,   // 158: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	125, // 159: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	162, // 160: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	125, // 161: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	125, // 162: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	130, // 163: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	133, // 164: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	136, // 165: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	158, // 166: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	162, // 167: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	133, // 168: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	134, // 169: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	158, // 170: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13,  // 171: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	19,  // 172: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	28,  // 173: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	44,  // 174: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	48,  // 175: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	90,  // 176: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	68,  // 177: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	158, // 178: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	158, // 179: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	158, // 180: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	164, // 181: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	135, // 182: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 183: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	136, // 184: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	165, // 185: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	135, // 186: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	136, // 187: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	165, // 188: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	142, // 189: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	166, // 190: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	125, // 191: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	167, // 192: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	46,  // 193: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	6,   // 194: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	8,   // 195: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	15,  // 196: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	17,  // 197: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	20,  // 198: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	22,  // 199: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	24,  // 200: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	26,  // 201: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	30,  // 202: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	32,  // 203: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	34,  // 204: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	36,  // 205: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	38,  // 206: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	40,  // 207: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	42,  // 208: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	49,  // 209: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	51,  // 210: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	53,  // 211: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	55,  // 212: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
-	58,  // 213: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	60,  // 214: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	62,  // 215: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	64,  // 216: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	66,  // 217: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	73,  // 218: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	75,  // 219: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	78,  // 220: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	80,  // 221: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	82,  // 222: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	84,  // 223: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	86,  // 224: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	88,  // 225: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	92,  // 226: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	94,  // 227: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	108, // 228: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	104, // 229: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	106, // 230: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	96,  // 231: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	98,  // 232: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	100, // 233: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
-	110, // 234: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	116, // 235: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	118, // 236: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	121, // 237: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	123, // 238: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	128, // 239: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	126, // 240: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	131, // 241: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	137, // 242: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	139, // 243: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	141, // 244: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	7,   // 245: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	9,   // 246: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	16,  // 247: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	18,  // 248: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	21,  // 249: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	23,  // 250: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	25,  // 251: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	27,  // 252: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	31,  // 253: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	33,  // 254: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	35,  // 255: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	37,  // 256: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	39,  // 257: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	41,  // 258: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	43,  // 259: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	50,  // 260: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	52,  // 261: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	54,  // 262: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	56,  // 263: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
-	59,  // 264: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	61,  // 265: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	63,  // 266: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	65,  // 267: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	67,  // 268: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	74,  // 269: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	76,  // 270: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	79,  // 271: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	81,  // 272: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	83,  // 273: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	85,  // 274: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	87,  // 275: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	89,  // 276: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	93,  // 277: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	95,  // 278: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	109, // 279: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	105, // 280: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	107, // 281: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	97,  // 282: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	99,  // 283: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	101, // 284: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
-	111, // 285: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	117, // 286: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	119, // 287: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	122, // 288: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	124, // 289: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	129, // 290: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	127, // 291: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	132, // 292: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	138, // 293: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	140, // 294: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	168, // 295: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	245, // [245:296] is the sub-list for method output_type
-	194, // [194:245] is the sub-list for method input_type
-	194, // [194:194] is the sub-list for extension type_name
-	194, // [194:194] is the sub-list for extension extendee
-	0,   // [0:194] is the sub-list for field type_name
+	158, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	6,   // 2: cantina.v1.SpecFile.env_files:type_name -> cantina.v1.EnvFile
+	5,   // 3: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
+	11,  // 4: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
+	5,   // 5: cantina.v1.ApplyRequest.files:type_name -> cantina.v1.SpecFile
+	2,   // 6: cantina.v1.ApplyRequest.write:type_name -> cantina.v1.Write
+	11,  // 7: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
+	12,  // 8: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
+	13,  // 9: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
+	159, // 10: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	15,  // 11: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
+	144, // 12: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	160, // 13: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	145, // 14: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	3,   // 15: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
+	14,  // 16: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
+	4,   // 17: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
+	14,  // 18: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
+	161, // 19: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	159, // 20: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	159, // 21: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	159, // 22: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	3,   // 23: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
+	20,  // 24: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
+	4,   // 25: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 26: cantina.v1.ScaleServiceRequest.write:type_name -> cantina.v1.Write
+	14,  // 27: cantina.v1.ScaleServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 28: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
+	14,  // 29: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
+	2,   // 30: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
+	162, // 31: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	159, // 32: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	159, // 33: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	159, // 34: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	30,  // 35: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
+	146, // 36: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	160, // 37: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	147, // 38: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	163, // 39: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	3,   // 40: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
+	29,  // 41: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
+	4,   // 42: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
+	29,  // 43: cantina.v1.GetTaskResponse.task:type_name -> cantina.v1.Task
+	30,  // 44: cantina.v1.RunTaskRequest.definition:type_name -> cantina.v1.TaskDefinition
+	2,   // 45: cantina.v1.RunTaskRequest.write:type_name -> cantina.v1.Write
+	29,  // 46: cantina.v1.RunTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 47: cantina.v1.CancelOneTaskRequest.write:type_name -> cantina.v1.Write
+	29,  // 48: cantina.v1.CancelOneTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 49: cantina.v1.DeleteTaskRequest.write:type_name -> cantina.v1.Write
+	2,   // 50: cantina.v1.ResolveTaskRequest.write:type_name -> cantina.v1.Write
+	29,  // 51: cantina.v1.ResolveTaskResponse.task:type_name -> cantina.v1.Task
+	2,   // 52: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
+	29,  // 53: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
+	48,  // 54: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
+	159, // 55: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	159, // 56: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	46,  // 57: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
+	148, // 58: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	160, // 59: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	149, // 60: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	150, // 61: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	151, // 62: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	152, // 63: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	159, // 64: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	159, // 65: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	164, // 66: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	159, // 67: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	3,   // 68: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
+	45,  // 69: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
+	4,   // 70: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
+	45,  // 71: cantina.v1.GetJobResponse.job:type_name -> cantina.v1.Job
+	3,   // 72: cantina.v1.ListNodesRequest.page:type_name -> cantina.v1.Page
+	49,  // 73: cantina.v1.ListNodesResponse.nodes:type_name -> cantina.v1.JobNode
+	4,   // 74: cantina.v1.ListNodesResponse.listing:type_name -> cantina.v1.Listing
+	58,  // 75: cantina.v1.ListGroupsResponse.groups:type_name -> cantina.v1.Group
+	48,  // 76: cantina.v1.Group.counts:type_name -> cantina.v1.Counts
+	3,   // 77: cantina.v1.ListResultsRequest.page:type_name -> cantina.v1.Page
+	49,  // 78: cantina.v1.ListResultsResponse.results:type_name -> cantina.v1.JobNode
+	4,   // 79: cantina.v1.ListResultsResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 80: cantina.v1.RemoveJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 81: cantina.v1.PauseJobRequest.write:type_name -> cantina.v1.Write
+	45,  // 82: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
+	2,   // 83: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
+	2,   // 84: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
+	163, // 85: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	163, // 86: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	159, // 87: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	159, // 88: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	159, // 89: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	71,  // 90: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
+	159, // 91: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	159, // 92: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	72,  // 93: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
+	73,  // 94: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
+	70,  // 95: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
+	153, // 96: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	159, // 97: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	159, // 98: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	159, // 99: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	159, // 100: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	159, // 101: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	3,   // 102: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
+	69,  // 103: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
+	4,   // 104: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
+	69,  // 105: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	159, // 106: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	78,  // 107: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
+	2,   // 108: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
+	69,  // 109: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	159, // 110: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 111: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
+	69,  // 112: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	159, // 113: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	159, // 114: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	2,   // 115: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
+	69,  // 116: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 117: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
+	159, // 118: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	69,  // 119: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
+	2,   // 120: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
+	159, // 121: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	163, // 122: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	154, // 123: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	155, // 124: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	156, // 125: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	92,  // 126: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
+	159, // 127: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	159, // 128: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	159, // 129: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	3,   // 130: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
+	91,  // 131: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
+	4,   // 132: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
+	91,  // 133: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
+	163, // 134: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	2,   // 135: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
+	91,  // 136: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 137: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
+	91,  // 138: cantina.v1.UndrainCellResponse.cell:type_name -> cantina.v1.Cell
+	2,   // 139: cantina.v1.RebalanceRequest.write:type_name -> cantina.v1.Write
+	103, // 140: cantina.v1.RebalanceResponse.moves:type_name -> cantina.v1.Relocation
+	104, // 141: cantina.v1.RebalanceResponse.left:type_name -> cantina.v1.NotMoved
+	2,   // 142: cantina.v1.AdoptCellRequest.write:type_name -> cantina.v1.Write
+	2,   // 143: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
+	2,   // 144: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
+	113, // 145: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
+	159, // 146: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	163, // 147: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	115, // 148: cantina.v1.Status.held:type_name -> cantina.v1.Held
+	157, // 149: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	116, // 150: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
+	114, // 151: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
+	159, // 152: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	163, // 153: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	159, // 154: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	2,   // 155: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
+	3,   // 156: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
+	121, // 157: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
+	4,   // 158: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
+	2,   // 159: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
+	126, // 160: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	163, // 161: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	126, // 162: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	126, // 163: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	131, // 164: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	134, // 165: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	137, // 166: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	159, // 167: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	163, // 168: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	134, // 169: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	135, // 170: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	159, // 171: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	14,  // 172: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	20,  // 173: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	29,  // 174: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	45,  // 175: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	49,  // 176: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	91,  // 177: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	69,  // 178: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	159, // 179: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	159, // 180: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	159, // 181: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	165, // 182: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	136, // 183: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 184: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	137, // 185: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	166, // 186: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	136, // 187: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	137, // 188: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	166, // 189: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	143, // 190: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	167, // 191: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	126, // 192: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	168, // 193: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	47,  // 194: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	7,   // 195: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	9,   // 196: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	16,  // 197: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	18,  // 198: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	21,  // 199: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	23,  // 200: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	25,  // 201: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	27,  // 202: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	31,  // 203: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	33,  // 204: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	35,  // 205: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	37,  // 206: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	39,  // 207: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	41,  // 208: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	43,  // 209: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	50,  // 210: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	52,  // 211: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	54,  // 212: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	56,  // 213: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
+	59,  // 214: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	61,  // 215: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	63,  // 216: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	65,  // 217: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	67,  // 218: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	74,  // 219: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	76,  // 220: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	79,  // 221: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	81,  // 222: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	83,  // 223: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	85,  // 224: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	87,  // 225: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	89,  // 226: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	93,  // 227: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	95,  // 228: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	109, // 229: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	105, // 230: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	107, // 231: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	97,  // 232: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	99,  // 233: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 234: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
+	111, // 235: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	117, // 236: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	119, // 237: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	122, // 238: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	124, // 239: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	129, // 240: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	127, // 241: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	132, // 242: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	138, // 243: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	140, // 244: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	142, // 245: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	8,   // 246: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	10,  // 247: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	17,  // 248: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	19,  // 249: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	22,  // 250: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	24,  // 251: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	26,  // 252: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	28,  // 253: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	32,  // 254: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	34,  // 255: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	36,  // 256: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	38,  // 257: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	40,  // 258: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	42,  // 259: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	44,  // 260: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	51,  // 261: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	53,  // 262: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	55,  // 263: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	57,  // 264: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
+	60,  // 265: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	62,  // 266: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	64,  // 267: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	66,  // 268: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	68,  // 269: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	75,  // 270: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	77,  // 271: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	80,  // 272: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	82,  // 273: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	84,  // 274: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	86,  // 275: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	88,  // 276: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	90,  // 277: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	94,  // 278: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	96,  // 279: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	110, // 280: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	106, // 281: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	108, // 282: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	98,  // 283: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	100, // 284: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 285: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
+	112, // 286: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	118, // 287: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	120, // 288: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	123, // 289: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	125, // 290: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	130, // 291: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	128, // 292: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	133, // 293: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	139, // 294: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	141, // 295: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	169, // 296: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	246, // [246:297] is the sub-list for method output_type
+	195, // [195:246] is the sub-list for method input_type
+	195, // [195:195] is the sub-list for extension type_name
+	195, // [195:195] is the sub-list for extension extendee
+	0,   // [0:195] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -11995,8 +12063,8 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[135].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[141].OneofWrappers = []any{
+	file_cantina_v1_api_proto_msgTypes[136].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[142].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Input)(nil),
 	}
@@ -12006,7 +12074,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   157,
+			NumMessages:   158,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
