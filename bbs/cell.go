@@ -226,6 +226,7 @@ func (ps *processes) reported(cell, proc string) {
 	alive := ps.cfg.Sessions.Alive(proc)
 	stale := ps.cfg.Sessions.Stale()
 	ps.onSession(func(t *tx) {
+		ps.services.Reported.Keep(proc, func(_ lrp.Key, instance string) bool { return names(alive, instance) })
 		for _, a := range alive {
 			by := lrp.Identity{Instance: a.ID, Cell: cell, Proc: proc}
 			switch k := (lrp.Key{Process: a.Process, Index: a.Index}); {
@@ -240,12 +241,17 @@ func (ps *processes) reported(cell, proc string) {
 	})
 }
 
-// Lists handles the list of all tasks whose containers a process has: a reported container that is
-// not there any more is gone. Its end is not reported if it was being deleted before the report.
-func (ps *processes) Lists(proc string, guids []string) {
+// Lists handles the list of all indices and tasks whose containers a process has: a reported
+// container that is not there any more is gone. Its end is not reported if it was being deleted
+// before the report.
+func (ps *processes) Lists(proc string, lrps []lrp.Key, guids []string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	ps.services.Reported.Keep(proc, func(k lrp.Key, _ string) bool { return slices.Contains(lrps, k) })
 	ps.tasks.Reported.Keep(proc, guids)
+	if t := ps.begin(ps.now()); !t.empty() && ps.isOver() == nil {
+		ps.submit(t, nil)
+	}
 }
 
 // confirmed reports whether the process in an index's row has reported the instance there.

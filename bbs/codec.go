@@ -29,6 +29,8 @@ const (
 	kindDomain  = "domain"
 	kindApplied = "applied"
 	kindIdem    = "idem"
+
+	kindReported = "reported"
 )
 
 // errRecord reports a payload that does not match its key.

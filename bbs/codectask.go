@@ -91,6 +91,10 @@ const (
 	prefixDomain  = "domain/"
 	prefixApplied = "applied/"
 	prefixIdem    = "idem/"
+
+	prefixReported      = "reported/"
+	prefixReportedTask  = prefixReported + "task/"
+	prefixReportedIndex = prefixReported + "index/"
 )
 
 // ServiceRow is the key of the row of a service.

@@ -175,7 +175,7 @@ func TestTasksThatAreMadeAgain(t *testing.T) {
 				if err := r.taskEvent("d.v", task.Complete{UID: "ended", By: by}); err != nil {
 					t.Errorf("the end of a container without a row: %v", err)
 				}
-				r.b.Lists("b1", []string{"d.t", "d.u", "d.w"}) // and no other any more
+				r.b.Lists("b1", nil, []string{"d.t", "d.u", "d.w"}) // and no other any more
 				make("d.u")
 				make("d.v")
 				make("d.x")

@@ -19,7 +19,8 @@ import (
 
 // Owns reports whether the row of a key is the board's; manifests are read by New too.
 func Owns(key string) bool {
-	for _, p := range []string{prefixService, prefixIndex, prefixTask, prefixDomain, prefixApplied, prefixIdem} {
+	for _, p := range []string{prefixService, prefixIndex, prefixTask, prefixDomain, prefixApplied, prefixIdem,
+		prefixReported} {
 		if strings.HasPrefix(key, p) {
 			return true
 		}
@@ -43,6 +44,7 @@ func New(cfg Config, rows []store.Row, revision int64, members []string) *BBS {
 		}
 	}
 	slices.SortFunc(b.keys.ages, func(x, y idemAge) int { return x.at.Compare(y.at) })
+	b.loader.settleReported()
 	b.processes.reap(members)
 	b.applies.loadManifests(rows)
 	keys := b.services.Services()
@@ -86,7 +88,8 @@ func (ps *processes) reap(members []string) {
 		alive[p] = true
 	}
 	ps.unlisted = map[string]bool{}
-	for _, p := range slices.Concat(ps.services.Procs(), ps.tasks.Procs()) {
+	for _, p := range slices.Concat(ps.services.Procs(), ps.tasks.Procs(), ps.services.Reported.Procs(),
+		ps.tasks.Reported.Procs()) {
 		if !alive[p] {
 			ps.unlisted[p] = true
 		}
@@ -100,6 +103,8 @@ func (ps *processes) reapUnlisted() {
 		return
 	}
 	for _, p := range slices.Sorted(maps.Keys(ps.unlisted)) {
+		ps.services.Reported.Drop(p)
+		ps.tasks.Reported.Drop(p)
 		ps.services.ProcDied(p)
 		ps.tasks.ProcDied(p)
 	}
@@ -128,6 +133,8 @@ func (ld *loader) read(row store.Row) (put func(), err error) {
 		return ld.readDomain(row)
 	case strings.HasPrefix(row.Key, prefixApplied):
 		return ld.readApplied(row)
+	case strings.HasPrefix(row.Key, prefixReported):
+		return ld.readReported(row)
 	}
 	return ld.readIdem(row)
 }
@@ -145,6 +152,8 @@ func Decode(row store.Row) (any, error) {
 		out, err = decodeIndex(row)
 	case strings.HasPrefix(row.Key, prefixTask):
 		out, err = decodeTask(row)
+	case strings.HasPrefix(row.Key, prefixReported):
+		out, err = decodeReported(row)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("row %s: %w", row.Key, err)
@@ -310,10 +319,18 @@ func (ld *loader) markBad(key string, bad bool) {
 		}
 	case strings.HasPrefix(key, prefixIndex):
 		if k, ok := indexOfRow(key); ok {
-			ld.services.QuarantineIndex(k, bad)
+			ld.services.QuarantineIndex(k, bad || ld.bad[reportedIndexRow(k)])
 		}
 	case strings.HasPrefix(key, prefixTask):
-		ld.tasks.Quarantine(strings.TrimPrefix(key, prefixTask), bad)
+		guid := strings.TrimPrefix(key, prefixTask)
+		ld.tasks.Quarantine(guid, bad || ld.bad[reportedTaskRow(guid)])
+	case strings.HasPrefix(key, prefixReportedTask):
+		guid := strings.TrimPrefix(key, prefixReportedTask)
+		ld.tasks.Quarantine(guid, bad || ld.bad[TaskRow(guid)])
+	case strings.HasPrefix(key, prefixReportedIndex):
+		if k, ok := reportedIndexOfRow(key); ok {
+			ld.services.QuarantineIndex(k, bad || ld.bad[IndexRow(k)])
+		}
 	}
 	ld.view.mu.Lock()
 	defer ld.view.mu.Unlock()
@@ -379,6 +396,7 @@ func (ld *loader) takeBack(key string, value []byte, revision int64) error {
 		if err != nil {
 			return err
 		}
+		ld.settleReported()
 		if guid, ok := strings.CutPrefix(key, prefixTask); ok { // its bytes may be older than the cells' work
 			ld.tasks.Load(ld.tasks.Get(guid), ld.now(), true)
 		}

@@ -72,6 +72,12 @@ func (ld *loader) named(row store.Row) []endedProc {
 		if v.Holder.Proc != "" {
 			out = append(out, endedProc{cell: v.Holder.Cell, proc: v.Holder.Proc})
 		}
+	case reportedTask:
+		out = append(out, endedProc{cell: v.by.By.Cell, proc: v.by.By.Proc})
+	case reportedIndex:
+		for _, by := range v.all {
+			out = append(out, endedProc{cell: by.Cell, proc: by.Proc})
+		}
 	}
 	return out
 }
@@ -84,10 +90,12 @@ func (ld *loader) handOverAll(gone []endedProc) {
 		if h.successor != "" {
 			t.handOver(h.cell, h.proc, h.successor, true)
 		}
+		ld.services.Reported.Drop(h.proc)
+		ld.tasks.Reported.Drop(h.proc)
 		ld.services.ProcDied(h.proc)
 		ld.tasks.ProcDied(h.proc)
 	}
-	if len(t.indices)+len(t.tasks) > 0 {
+	if !t.empty() {
 		ld.submit(t, nil)
 	}
 }

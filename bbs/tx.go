@@ -88,6 +88,12 @@ func (t *tx) mayStart(cell, proc string) bool {
 	return may
 }
 
+// empty reports whether there is nothing to submit.
+func (t *tx) empty() bool {
+	return len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects)+len(t.others) == 0 &&
+		len(t.b.tasks.Reported.Changed())+len(t.b.services.Reported.Changed()) == 0
+}
+
 // rollback puts everything back as it was.
 func (t *tx) rollback() {
 	for _, f := range slices.Backward(t.undo) {
@@ -240,6 +246,8 @@ func (b *rows) submit(t *tx, done func(revision int64, err error)) {
 	if units == nil {
 		units = t.units()
 	}
+	b.tasks.Reported.Stored()
+	b.services.Reported.Stored()
 	chunks := [][]unit{units}
 	if !t.atomic {
 		chunks = cut(units)
@@ -483,7 +491,7 @@ func (b *rows) converge(full bool) {
 			out, moves = b.services.Converge(now), b.tasks.Converge(now)
 		}
 		full = false
-		if out.Empty() && len(moves) == 0 {
+		if out.Empty() && len(moves) == 0 && t.empty() {
 			b.wake()
 			return
 		}
@@ -544,7 +552,7 @@ func (b *rows) onSession(fn func(t *tx)) {
 	}
 	t := b.begin(b.now())
 	fn(t)
-	if len(t.indices)+len(t.tasks)+len(t.lrpEffects)+len(t.taskEffects) > 0 {
+	if !t.empty() {
 		b.submit(t, nil)
 	}
 	b.converge(false)

@@ -18,7 +18,7 @@ type unit struct {
 
 // units turns the change into rows, services first.
 func (t *tx) units() []unit {
-	var out []unit
+	out, deleted := t.b.reportedUnits()
 	last := map[lrp.ServiceKey]int{}
 	for i, c := range t.services {
 		last[c.key] = i
@@ -42,7 +42,7 @@ func (t *tx) units() []unit {
 			out = append(out, indexUnit(c, notes[c.after.Key]))
 		}
 	}
-	return out
+	return append(out, deleted...)
 }
 
 func (t *tx) serviceUnit(c serviceChange) unit {

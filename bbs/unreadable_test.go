@@ -13,6 +13,7 @@ import (
 	"cantina/plan"
 	"cantina/store"
 	"cantina/task"
+	"cantina/worker"
 )
 
 // kept is the board that rows of every kind are made of: a service with two
@@ -31,6 +32,7 @@ func (r *rig) kept() {
 		r.run(w)
 	}
 	r.serveLRPs()
+	r.report("b", worker.Alive{ID: "container", Task: "lost", Older: true})
 }
 
 // serveLRPs is serve without tasks.
@@ -93,14 +95,14 @@ func (r *rig) rowsOfEveryKind() map[string]string {
 	return map[string]string{
 		kindService: ServiceRow(webKey), kindIndex: IndexRow(page.Items[0].Key), kindTask: TaskRow("t"),
 		kindDomain:  domainRow("d"),
-		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"),
+		kindApplied: appliedRow("d", "once"), kindIdem: idemRow("token"), kindReported: reportedTaskRow("lost"),
 	}
 }
 
 // TestEveryUnreadableRowIsSetAside: for any damage and any kind of row, the term begins. The row is counted, counts
 // as existing, and stays as it is.
 func TestEveryUnreadableRowIsSetAside(t *testing.T) {
-	for _, kind := range []string{kindService, kindIndex, kindTask, kindDomain, kindApplied, kindIdem} {
+	for _, kind := range []string{kindService, kindIndex, kindTask, kindDomain, kindApplied, kindIdem, kindReported} {
 		inBubble(t, func(t *testing.T, r *rig) {
 			r.kept()
 			key := r.rowsOfEveryKind()[kind]
@@ -298,6 +300,18 @@ func TestHandlingOfUnreadableRows(t *testing.T) {
 			if err := app(r, nil, []plan.NamedTask{{Name: "once",
 				Definition: task.Definition{Workload: runs("/bin/false")}}}); err != nil {
 				t.Error(err)
+			}
+		}},
+		kindReported: {func(t *testing.T, r *rig) {
+			_, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "lost", Domain: "d", Definition: again.Definition},
+				plan.Write{})
+			if !errors.Is(err, task.ErrExists) {
+				t.Errorf("its guid is free: %v", err)
+			}
+		}, func(t *testing.T, r *rig) {
+			if _, err := r.b.DesireTask(t.Context(), plan.NewTask{GUID: "lost", Domain: "d", Definition: again.Definition},
+				plan.Write{}); err != nil {
+				t.Errorf("its guid is free again: %v", err)
 			}
 		}},
 		kindIdem: {func(t *testing.T, r *rig) {

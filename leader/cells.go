@@ -136,7 +136,7 @@ func (l *Leader) Rows(_ context.Context, from cell.Caller, q cell.RowsQuery) (ce
 		return cell.Rows{}, store.ErrLeaseNotProven
 	}
 	if !q.Only {
-		l.Board.Lists(string(from.Proc), q.Tasks)
+		l.Board.Lists(string(from.Proc), q.LRPs, q.Tasks)
 	}
 	r := l.Board.Rows(string(from.Cell), q.LRPs, q.Tasks, q.Only)
 	return cell.Rows{LRPs: r.LRPs, Tasks: r.Tasks, QuarantinedLRPs: r.QuarantinedLRPs,

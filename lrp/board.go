@@ -57,7 +57,7 @@ func NewBoard(p ConvergePolicy) *Board {
 	return &Board{
 		policy: p, services: map[ServiceKey]*Service{}, procs: processes{},
 		byProc: multimap.Map[string, Key]{}, domains: map[string]time.Time{},
-		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{}, Reported: Reported{},
+		badKeys: map[Key]bool{}, badSvcs: map[ServiceKey]bool{}, heard: map[string]time.Time{},
 		exclusive: holders{},
 		dirtyKeys: map[Key]struct{}{}, dirtySvcs: map[ServiceKey]struct{}{},
 		svcDue: map[ServiceKey]time.Time{},
@@ -147,7 +147,7 @@ func (b *Board) PutIndex(x Index) {
 		b.track(old.index, false)
 		p.count(i, old.index, false)
 	}
-	if len(b.Reported) > 0 {
+	if len(b.Reported.all) > 0 {
 		b.Reported.left(b.Index(x.Key), x)
 	}
 	p.healthy.touch(i)
@@ -332,7 +332,7 @@ func (b *Board) Env(k Key, now time.Time) Env {
 		return env
 	}
 	env.Fresh = b.Fresh(p.service.Domain, now)
-	if len(b.Reported) > 0 {
+	if len(b.Reported.all) > 0 {
 		env.Reported = b.Reported.beside(b.Index(k))
 	}
 	if p.version != nil {

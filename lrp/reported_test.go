@@ -51,7 +51,7 @@ func TestReportedContainersComeFirst(t *testing.T) {
 			if o := b.Index(key0).Ordinary; o == nil || o.State != Unclaimed && o.State != Crashed {
 				t.Fatalf("all are gone: %s", show(b.Index(key0)))
 			}
-			if n := len(b.Reported); n != 0 {
+			if n := len(b.Reported.all); n != 0 {
 				t.Errorf("%d indices are remembered", n)
 			}
 		})
@@ -125,9 +125,9 @@ func TestLeft(t *testing.T) {
 		"it becomes suspect": {running, suspect, true}, "the row goes": {running, gone, false},
 		"it has none": {gone, gone, true},
 	} {
-		r := Reported{key0: {other, beta}}
+		r := Reported{all: map[Key][]Identity{key0: {other, beta}}}
 		r.left(c.before, c.after)
-		if all := r[key0]; slices.Contains(all, other) != c.stays || !slices.Contains(all, beta) {
+		if all := r.Get(key0); slices.Contains(all, other) != c.stays || !slices.Contains(all, beta) {
 			t.Errorf("%s: %v", name, all)
 		}
 	}

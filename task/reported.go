@@ -1,6 +1,7 @@
 package task
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,17 +10,26 @@ import (
 )
 
 // Reported are the containers of tasks that cells have reported and no row has: the store went back,
-// and has no row of their task. A task that is made under the name of one is that task. They are of
-// this term; the next leader gets the reports of the cells again.
+// and has no row of their task. A task that is made under the name of one is that task. The owner of
+// the board stores them, so that a later leader has them too.
 type Reported struct {
-	all  map[string]Found             // by guid
-	runs multimap.Map[string, string] // beginning of a guid, up to any dot → guids
+	all     map[string]Found             // by guid
+	runs    multimap.Map[string, string] // beginning of a guid, up to any dot → guids
+	changed map[string]struct{}          // guids
 }
 
 // Add records a container. A later report of the same task replaces an earlier one.
 func (r *Reported) Add(guid string, f Found) {
+	if old, ok := r.all[guid]; !ok || old != f {
+		r.Load(guid, f)
+		r.changed[guid] = struct{}{}
+	}
+}
+
+// Load is Add of a container that is stored.
+func (r *Reported) Load(guid string, f Found) {
 	if r.all == nil {
-		r.all, r.runs = map[string]Found{}, multimap.Map[string, string]{}
+		r.all, r.runs, r.changed = map[string]Found{}, multimap.Map[string, string]{}, map[string]struct{}{}
 	}
 	r.all[guid] = f
 	r.setRuns(guid, true)
@@ -45,8 +55,32 @@ func (r *Reported) Remove(guid string) {
 	if _, ok := r.all[guid]; ok {
 		delete(r.all, guid)
 		r.setRuns(guid, false)
+		r.changed[guid] = struct{}{}
 	}
 }
+
+// Settle forgets the containers whose task has a row. It is called after a load.
+func (r *Reported) Settle(row func(guid string) *Task) {
+	for guid, f := range r.all {
+		if t := row(guid); t != nil && t.UID == f.UID {
+			r.Remove(guid)
+		}
+	}
+}
+
+// Procs returns the processes that have the containers, in no order; some may be repeated.
+func (r *Reported) Procs() (procs []string) {
+	for _, f := range r.all {
+		procs = append(procs, f.By.Proc)
+	}
+	return procs
+}
+
+// Changed returns the guids whose container changed since Stored, in order.
+func (r *Reported) Changed() []string { return slices.Sorted(maps.Keys(r.changed)) }
+
+// Stored begins a new list of changes.
+func (r *Reported) Stored() { clear(r.changed) }
 
 // Drop forgets the containers of a process that is certainly dead.
 func (r *Reported) Drop(proc string) {

@@ -88,6 +88,7 @@ func (l *Leader) report(now time.Duration, r Report) {
 		l.batch.record(p, h, preds)
 	}
 	p.reported, p.alive = true, r.Alive
+	l.members.reportOutput = l.seq + 1
 	delete(l.silent, r.Proc)
 	p.health.State = Unhealthy
 	l.do(SessionChanged{p.row.Cell, p.row.Proc, New, Unhealthy, false, false, false, "reported what it runs"})

@@ -106,6 +106,9 @@ func (iw *waiting) lapseEnd() time.Duration {
 
 // tickWait ends the wait when nothing can be running that the model does not have.
 func (iw *waiting) tickWait(now time.Duration) {
+	if !iw.members.boardHasReports() {
+		return
+	}
 	if !iw.wait {
 		if iw.stale && now >= iw.lapse {
 			iw.trustList()

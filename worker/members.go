@@ -15,7 +15,13 @@ type members struct {
 	committed int64        // of the newest durable Output
 	writes    []write      // rows on their way
 	deaths    []*process   // whose death is being reported
+	// reportOutput is the Output of the newest report of a process. Before it is durable the board may
+	// not have the containers in it.
+	reportOutput int64
 }
+
+// boardHasReports reports whether the owners of rows have what every process has reported.
+func (m *members) boardHasReports() bool { return m.reportOutput <= m.committed }
 
 // write is a row of a process, or without one the row of the list.
 type write struct {

@@ -28,7 +28,7 @@ var inKey = map[reflect.Type]fields{
 	reflect.TypeFor[term](): {"cfg deposed", "t seq rows effects lastTick stalled refused",
 		"configuration; commits are done at once and the key refuses a state with any open; one cluster"},
 	reflect.TypeFor[roster](): {"term procs holders gone silent", "order dirs goneList", "lists of what stands in procs"},
-	reflect.TypeFor[members](): {"list", "roster stored committed writes deaths",
+	reflect.TypeFor[members](): {"list", "roster stored committed writes deaths reportOutput",
 		"the leader's; commits are done at once"},
 	reflect.TypeFor[batch](): {"model", "roster members sessions counter adopted",
 		"the leader's; only the order of counters counts"},

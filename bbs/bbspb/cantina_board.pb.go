@@ -1218,6 +1218,52 @@ func (x *Applied) GetDigest() []byte {
 	return nil
 }
 
+// reported/task/GUID and reported/index/PROCESS/INDEX, kind "reported": containers that cells have
+// reported and no row of their task or index names
+type Reported struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Containers    []*Reported_Container  `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reported) Reset() {
+	*x = Reported{}
+	mi := &file_cantina_board_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reported) ProtoMessage() {}
+
+func (x *Reported) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_board_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reported.ProtoReflect.Descriptor instead.
+func (*Reported) Descriptor() ([]byte, []int) {
+	return file_cantina_board_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Reported) GetContainers() []*Reported_Container {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
 // idem/SHA256(KEY), kind "idem": the answer that a key has got
 type Idem struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1234,7 +1280,7 @@ type Idem struct {
 
 func (x *Idem) Reset() {
 	*x = Idem{}
-	mi := &file_cantina_board_proto_msgTypes[12]
+	mi := &file_cantina_board_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1292,7 @@ func (x *Idem) String() string {
 func (*Idem) ProtoMessage() {}
 
 func (x *Idem) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[12]
+	mi := &file_cantina_board_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1305,7 @@ func (x *Idem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idem.ProtoReflect.Descriptor instead.
 func (*Idem) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{12}
+	return file_cantina_board_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Idem) GetOperation() string {
@@ -1321,7 +1367,7 @@ type ApplyStep struct {
 
 func (x *ApplyStep) Reset() {
 	*x = ApplyStep{}
-	mi := &file_cantina_board_proto_msgTypes[13]
+	mi := &file_cantina_board_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1379,7 @@ func (x *ApplyStep) String() string {
 func (*ApplyStep) ProtoMessage() {}
 
 func (x *ApplyStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[13]
+	mi := &file_cantina_board_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1392,7 @@ func (x *ApplyStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyStep.ProtoReflect.Descriptor instead.
 func (*ApplyStep) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{13}
+	return file_cantina_board_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ApplyStep) GetDomain() string {
@@ -1437,7 +1483,7 @@ type Retired struct {
 
 func (x *Retired) Reset() {
 	*x = Retired{}
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1495,7 @@ func (x *Retired) String() string {
 func (*Retired) ProtoMessage() {}
 
 func (x *Retired) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[14]
+	mi := &file_cantina_board_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1508,7 @@ func (x *Retired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retired.ProtoReflect.Descriptor instead.
 func (*Retired) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{14}
+	return file_cantina_board_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Retired) GetKey() *cantinav1.LRPKey {
@@ -1492,7 +1538,7 @@ type OtherRow struct {
 
 func (x *OtherRow) Reset() {
 	*x = OtherRow{}
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1550,7 @@ func (x *OtherRow) String() string {
 func (*OtherRow) ProtoMessage() {}
 
 func (x *OtherRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[15]
+	mi := &file_cantina_board_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1563,7 @@ func (x *OtherRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherRow.ProtoReflect.Descriptor instead.
 func (*OtherRow) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{15}
+	return file_cantina_board_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OtherRow) GetKey() string {
@@ -1551,7 +1597,7 @@ type NamedTask struct {
 
 func (x *NamedTask) Reset() {
 	*x = NamedTask{}
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1609,7 @@ func (x *NamedTask) String() string {
 func (*NamedTask) ProtoMessage() {}
 
 func (x *NamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[16]
+	mi := &file_cantina_board_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1622,7 @@ func (x *NamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedTask.ProtoReflect.Descriptor instead.
 func (*NamedTask) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{16}
+	return file_cantina_board_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NamedTask) GetName() string {
@@ -1604,7 +1650,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1662,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[17]
+	mi := &file_cantina_board_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1675,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{17}
+	return file_cantina_board_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Changes) GetChanges() []*Change {
@@ -1659,7 +1705,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_cantina_board_proto_msgTypes[18]
+	mi := &file_cantina_board_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1717,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[18]
+	mi := &file_cantina_board_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1730,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{18}
+	return file_cantina_board_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Change) GetKind() string {
@@ -1733,7 +1779,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_cantina_board_proto_msgTypes[19]
+	mi := &file_cantina_board_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1791,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_board_proto_msgTypes[19]
+	mi := &file_cantina_board_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1804,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_cantina_board_proto_rawDescGZIP(), []int{19}
+	return file_cantina_board_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Field) GetPath() string {
@@ -1780,6 +1826,76 @@ func (x *Field) GetNew() []byte {
 		return x.New
 	}
 	return nil
+}
+
+type Reported_Container struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid of the task, or the instance.
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Cell string `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	Proc string `protobuf:"bytes,3,opt,name=proc,proto3" json:"proc,omitempty"`
+	// Of a task: it ends when its cell has had no leader for too long.
+	Bound         bool `protobuf:"varint,4,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reported_Container) Reset() {
+	*x = Reported_Container{}
+	mi := &file_cantina_board_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reported_Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reported_Container) ProtoMessage() {}
+
+func (x *Reported_Container) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_board_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reported_Container.ProtoReflect.Descriptor instead.
+func (*Reported_Container) Descriptor() ([]byte, []int) {
+	return file_cantina_board_proto_rawDescGZIP(), []int{12, 0}
+}
+
+func (x *Reported_Container) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Reported_Container) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *Reported_Container) GetProc() string {
+	if x != nil {
+		return x.Proc
+	}
+	return ""
+}
+
+func (x *Reported_Container) GetBound() bool {
+	if x != nil {
+		return x.Bound
+	}
+	return false
 }
 
 var File_cantina_board_proto protoreflect.FileDescriptor
@@ -1926,7 +2042,16 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04guid\x18\x03 \x01(\tR\x04guid\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\fR\x06digest\"\xa6\x01\n" +
+	"\x06digest\x18\x04 \x01(\fR\x06digest\"\xa9\x01\n" +
+	"\bReported\x12B\n" +
+	"\n" +
+	"containers\x18\x01 \x03(\v2\".cantina.bbs.v1.Reported.ContainerR\n" +
+	"containers\x1aY\n" +
+	"\tContainer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04proc\x18\x03 \x01(\tR\x04proc\x12\x14\n" +
+	"\x05bound\x18\x04 \x01(\bR\x05bound\"\xa6\x01\n" +
 	"\x04Idem\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x18\n" +
@@ -1985,7 +2110,7 @@ func file_cantina_board_proto_rawDescGZIP() []byte {
 	return file_cantina_board_proto_rawDescData
 }
 
-var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_cantina_board_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_cantina_board_proto_goTypes = []any{
 	(*Service)(nil),               // 0: cantina.bbs.v1.Service
 	(*Version)(nil),               // 1: cantina.bbs.v1.Version
@@ -1999,75 +2124,78 @@ var file_cantina_board_proto_goTypes = []any{
 	(*Callback)(nil),              // 9: cantina.bbs.v1.Callback
 	(*Domain)(nil),                // 10: cantina.bbs.v1.Domain
 	(*Applied)(nil),               // 11: cantina.bbs.v1.Applied
-	(*Idem)(nil),                  // 12: cantina.bbs.v1.Idem
-	(*ApplyStep)(nil),             // 13: cantina.bbs.v1.ApplyStep
-	(*Retired)(nil),               // 14: cantina.bbs.v1.Retired
-	(*OtherRow)(nil),              // 15: cantina.bbs.v1.OtherRow
-	(*NamedTask)(nil),             // 16: cantina.bbs.v1.NamedTask
-	(*Changes)(nil),               // 17: cantina.bbs.v1.Changes
-	(*Change)(nil),                // 18: cantina.bbs.v1.Change
-	(*Field)(nil),                 // 19: cantina.bbs.v1.Field
-	nil,                           // 20: cantina.bbs.v1.Desired.RoutesEntry
-	nil,                           // 21: cantina.bbs.v1.Desired.LabelsEntry
-	nil,                           // 22: cantina.bbs.v1.Desired.MaxPerEntry
-	nil,                           // 23: cantina.bbs.v1.Definition.LabelsEntry
-	(*cantinav1.ServiceKey)(nil),  // 24: cantina.v1.ServiceKey
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*cantinav1.Workload)(nil),    // 26: cantina.v1.Workload
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*cantinav1.LRPKey)(nil),      // 28: cantina.v1.LRPKey
-	(*cantinav1.ActualLRP)(nil),   // 29: cantina.v1.ActualLRP
-	(*cantinav1.TaskResult)(nil),  // 30: cantina.v1.TaskResult
+	(*Reported)(nil),              // 12: cantina.bbs.v1.Reported
+	(*Idem)(nil),                  // 13: cantina.bbs.v1.Idem
+	(*ApplyStep)(nil),             // 14: cantina.bbs.v1.ApplyStep
+	(*Retired)(nil),               // 15: cantina.bbs.v1.Retired
+	(*OtherRow)(nil),              // 16: cantina.bbs.v1.OtherRow
+	(*NamedTask)(nil),             // 17: cantina.bbs.v1.NamedTask
+	(*Changes)(nil),               // 18: cantina.bbs.v1.Changes
+	(*Change)(nil),                // 19: cantina.bbs.v1.Change
+	(*Field)(nil),                 // 20: cantina.bbs.v1.Field
+	nil,                           // 21: cantina.bbs.v1.Desired.RoutesEntry
+	nil,                           // 22: cantina.bbs.v1.Desired.LabelsEntry
+	nil,                           // 23: cantina.bbs.v1.Desired.MaxPerEntry
+	nil,                           // 24: cantina.bbs.v1.Definition.LabelsEntry
+	(*Reported_Container)(nil),    // 25: cantina.bbs.v1.Reported.Container
+	(*cantinav1.ServiceKey)(nil),  // 26: cantina.v1.ServiceKey
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*cantinav1.Workload)(nil),    // 28: cantina.v1.Workload
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*cantinav1.LRPKey)(nil),      // 30: cantina.v1.LRPKey
+	(*cantinav1.ActualLRP)(nil),   // 31: cantina.v1.ActualLRP
+	(*cantinav1.TaskResult)(nil),  // 32: cantina.v1.TaskResult
 }
 var file_cantina_board_proto_depIdxs = []int32{
-	24, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
+	26, // 0: cantina.bbs.v1.Service.key:type_name -> cantina.v1.ServiceKey
 	1,  // 1: cantina.bbs.v1.Service.versions:type_name -> cantina.bbs.v1.Version
-	25, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
-	25, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	27, // 2: cantina.bbs.v1.Service.progress:type_name -> google.protobuf.Timestamp
+	27, // 3: cantina.bbs.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	2,  // 4: cantina.bbs.v1.Version.desired:type_name -> cantina.bbs.v1.Desired
-	24, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
-	20, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
-	26, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
-	21, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
+	26, // 5: cantina.bbs.v1.Desired.service:type_name -> cantina.v1.ServiceKey
+	21, // 6: cantina.bbs.v1.Desired.routes:type_name -> cantina.bbs.v1.Desired.RoutesEntry
+	28, // 7: cantina.bbs.v1.Desired.workload:type_name -> cantina.v1.Workload
+	22, // 8: cantina.bbs.v1.Desired.labels:type_name -> cantina.bbs.v1.Desired.LabelsEntry
 	3,  // 9: cantina.bbs.v1.Desired.restart:type_name -> cantina.bbs.v1.Restart
 	4,  // 10: cantina.bbs.v1.Desired.rollout:type_name -> cantina.bbs.v1.Rollout
-	27, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
-	22, // 12: cantina.bbs.v1.Desired.max_per:type_name -> cantina.bbs.v1.Desired.MaxPerEntry
-	27, // 13: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
-	27, // 14: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
-	27, // 15: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
-	27, // 16: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
-	27, // 17: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
-	28, // 18: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
+	29, // 11: cantina.bbs.v1.Desired.replace_after:type_name -> google.protobuf.Duration
+	23, // 12: cantina.bbs.v1.Desired.max_per:type_name -> cantina.bbs.v1.Desired.MaxPerEntry
+	29, // 13: cantina.bbs.v1.Restart.base:type_name -> google.protobuf.Duration
+	29, // 14: cantina.bbs.v1.Restart.max:type_name -> google.protobuf.Duration
+	29, // 15: cantina.bbs.v1.Restart.reset_after:type_name -> google.protobuf.Duration
+	29, // 16: cantina.bbs.v1.Rollout.settle:type_name -> google.protobuf.Duration
+	29, // 17: cantina.bbs.v1.Rollout.progress_deadline:type_name -> google.protobuf.Duration
+	30, // 18: cantina.bbs.v1.Index.key:type_name -> cantina.v1.LRPKey
 	6,  // 19: cantina.bbs.v1.Index.rows:type_name -> cantina.bbs.v1.Row
-	29, // 20: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
+	31, // 20: cantina.bbs.v1.Row.actual:type_name -> cantina.v1.ActualLRP
 	8,  // 21: cantina.bbs.v1.Task.definition:type_name -> cantina.bbs.v1.Definition
-	30, // 22: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
-	25, // 23: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
-	25, // 24: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
-	25, // 25: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
+	32, // 22: cantina.bbs.v1.Task.result:type_name -> cantina.v1.TaskResult
+	27, // 23: cantina.bbs.v1.Task.created:type_name -> google.protobuf.Timestamp
+	27, // 24: cantina.bbs.v1.Task.updated:type_name -> google.protobuf.Timestamp
+	27, // 25: cantina.bbs.v1.Task.first_completed:type_name -> google.protobuf.Timestamp
 	9,  // 26: cantina.bbs.v1.Task.callback:type_name -> cantina.bbs.v1.Callback
-	26, // 27: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
-	23, // 28: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
-	27, // 29: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
-	25, // 30: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
-	25, // 31: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
-	25, // 32: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
-	25, // 33: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
-	2,  // 34: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
-	16, // 35: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
-	15, // 36: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
-	12, // 37: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
-	14, // 38: cantina.bbs.v1.ApplyStep.retire:type_name -> cantina.bbs.v1.Retired
-	28, // 39: cantina.bbs.v1.Retired.key:type_name -> cantina.v1.LRPKey
-	8,  // 40: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
-	18, // 41: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
-	19, // 42: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	28, // 27: cantina.bbs.v1.Definition.workload:type_name -> cantina.v1.Workload
+	24, // 28: cantina.bbs.v1.Definition.labels:type_name -> cantina.bbs.v1.Definition.LabelsEntry
+	29, // 29: cantina.bbs.v1.Definition.pending_timeout:type_name -> google.protobuf.Duration
+	27, // 30: cantina.bbs.v1.Callback.next:type_name -> google.protobuf.Timestamp
+	27, // 31: cantina.bbs.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	25, // 32: cantina.bbs.v1.Reported.containers:type_name -> cantina.bbs.v1.Reported.Container
+	27, // 33: cantina.bbs.v1.Idem.expires:type_name -> google.protobuf.Timestamp
+	27, // 34: cantina.bbs.v1.ApplyStep.fresh_until:type_name -> google.protobuf.Timestamp
+	2,  // 35: cantina.bbs.v1.ApplyStep.services:type_name -> cantina.bbs.v1.Desired
+	17, // 36: cantina.bbs.v1.ApplyStep.tasks:type_name -> cantina.bbs.v1.NamedTask
+	16, // 37: cantina.bbs.v1.ApplyStep.rows:type_name -> cantina.bbs.v1.OtherRow
+	13, // 38: cantina.bbs.v1.ApplyStep.key:type_name -> cantina.bbs.v1.Idem
+	15, // 39: cantina.bbs.v1.ApplyStep.retire:type_name -> cantina.bbs.v1.Retired
+	30, // 40: cantina.bbs.v1.Retired.key:type_name -> cantina.v1.LRPKey
+	8,  // 41: cantina.bbs.v1.NamedTask.definition:type_name -> cantina.bbs.v1.Definition
+	19, // 42: cantina.bbs.v1.Changes.changes:type_name -> cantina.bbs.v1.Change
+	20, // 43: cantina.bbs.v1.Change.fields:type_name -> cantina.bbs.v1.Field
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_cantina_board_proto_init() }
@@ -2081,7 +2209,7 @@ func file_cantina_board_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_board_proto_rawDesc), len(file_cantina_board_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

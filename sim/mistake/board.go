@@ -85,12 +85,11 @@ func restored() []Mistake {
 		{Name: "ReportHasNoRow", Rule: "a container that a cell reports gets no row",
 			Args: "--load mixed --faults hang-work,restore-store,pause-agent", Patches: []mutate.Patch{
 				patch("bbs/cell.go",
-					"\tps.onSession(func(t *tx) {\n\t\tfor _, a := range alive {\n", `	if mistake.On("ReportHasNoRow") {
+					"\tps.onSession(func(t *tx) {\n\t\tps.services.Reported.Keep(", `	if mistake.On("ReportHasNoRow") {
 		return
 	}
 	ps.onSession(func(t *tx) {
-		for _, a := range alive {
-`),
+		ps.services.Reported.Keep(`),
 			}},
 		{Name: "ResolvedWhileItMayRun", Rule: "a lost task that may still run is resolved without --accept-double-starts",
 			Args: "--load mixed", Patches: []mutate.Patch{

@@ -91,6 +91,10 @@ func TestMetrics(t *testing.T) {
 	if code, text := scrape(t, d.monitored(), "/metrics", nil); code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d %s", code, text)
 	}
+	// Before its cell knows that it is HEALTHY, it refuses work, which is then placed again.
+	if !eventually(func() bool { return strings.Contains(d.log.tail(1000), "ready on") }) {
+		t.Fatal("not ready")
+	}
 	apply(t, d.Addr,
 		"domain: d\nservices:\n  web: {command: [/bin/sh, -c, 'trap \"\" TERM; while :; do sleep 1; done'], stop_grace: "+
 			"100ms}\n"+
