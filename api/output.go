@@ -103,7 +103,8 @@ func (s *Server) subjectIs(b *Backend, q *pb.OutputQuery) error {
 // container carries.
 func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	m := &pb.LogQuery{
-		Containers: q.GetContainer(), Attempt: q.GetAttempt(), Since: q.GetSince(), Until: q.GetUntil(), Grep: q.GetGrep(),
+		Containers: q.GetContainer(), ExceptContainers: q.GetExceptContainer(),
+		Attempt: q.GetAttempt(), Since: q.GetSince(), Until: q.GetUntil(), Grep: q.GetGrep(),
 		Labels: map[string]string{}, Backward: q.GetBackward() || q.GetTail() > 0,
 	}
 	set := func(label, value string) {

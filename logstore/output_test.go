@@ -150,6 +150,8 @@ func TestFiltersOfAQuery(t *testing.T) {
 		{"two labels", Query{Labels: map[string]string{"service": "web", "index": "1"}}, "b0 b1 b2"},
 		{"label without such a value", Query{Labels: map[string]string{"service": "x"}}, ""},
 		{"ids", Query{IDs: []string{"c", "a", "zzz"}}, "a0 c0 a1 c1 a2 c2"},
+		{"all but some ids", Query{Except: []string{"c", "a", "zzz"}}, "b0 b1 b2"},
+		{"the last of others", Query{Except: []string{"c"}, Backward: true, Limit: 1}, "b2"},
 		{"stream", Query{Streams: []Stream{Stderr}}, "b0 b1 b2"},
 		{"since", Query{Since: start.Add(2 * time.Second)}, "a2 b2 c2"},
 		{"until", Query{Until: start.Add(time.Second)}, "a0 b0 c0"},

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"regexp"
+	"slices"
 	"time"
 
 	pb "cantina/wire/cantinav1"
@@ -17,6 +18,7 @@ import (
 // Query selects lines. Empty fields match everything.
 type Query struct {
 	IDs     []string          // container ids, any of them
+	Except  []string          // container ids, none of them
 	Labels  map[string]string // all of them
 	Attempt string
 	Streams []Stream
@@ -62,6 +64,7 @@ const (
 // query is a Query made ready.
 type query struct {
 	ids      map[string]bool // nil = all
+	except   []string
 	labels   map[string]string
 	attempt  string
 	streams  [streams]bool
@@ -84,7 +87,8 @@ type query struct {
 type mileage struct{ cum, seq uint64 }
 
 func (q Query) compile() (*query, error) {
-	c := &query{labels: q.Labels, attempt: q.Attempt, match: q.Match, atSeq: q.AtSeq, backward: q.Backward, limit: q.Limit,
+	c := &query{except: q.Except, labels: q.Labels,
+		attempt: q.Attempt, match: q.Match, atSeq: q.AtSeq, backward: q.Backward, limit: q.Limit,
 		maxBytes: q.MaxBytes, since: math.MinInt64, until: math.MaxInt64}
 	if len(q.IDs) > 0 {
 		c.ids = make(map[string]bool, len(q.IDs))
@@ -126,6 +130,9 @@ func (q Query) compile() (*query, error) {
 // wants reports whether the lines of s match at all.
 func (q *query) wants(s *Source) bool {
 	if q.ids != nil && !q.ids[s.ID] || q.attempt != "" && q.attempt != s.Attempt {
+		return false
+	}
+	if slices.Contains(q.except, s.ID) {
 		return false
 	}
 	for k, v := range q.labels {

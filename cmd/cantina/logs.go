@@ -30,27 +30,49 @@ type outputFlags struct {
 	node          string
 	timestamps    bool
 	noPrefix      bool
+	previous      bool
 }
 
 func logsVerb(c *cli) *cobra.Command {
 	f := &outputFlags{}
+	var sel selector
 	cmd := &cobra.Command{
-		Use:   "logs SUBJECT",
+		Use:   "logs SUBJECT | -l SELECTOR",
 		Short: "Print the output of a service, task or job",
 		Long: "logs prints the output of a service, task or job, also after its end, merged over instances " +
 			"and cells by time. Each line begins with its instance if there are several. -f follows until " +
 			"the task or job ends. --raw prints the original bytes. Lines of standard error go to standard " +
 			"output too, unless --stream selects one.\n" +
+			"\n" +
+			"-p prints the last attempt of an instance or batch task that has ended: the crashed one, while its " +
+			"replacement runs. -l merges the output of up to 32 services, jobs and tasks; --tail counts for each.\n" +
 			"\n" + subjectHelp,
 		Example: "  cantina logs web\n" +
 			"  cantina logs -f -n 20 web/0\n" +
 			"  cantina logs count --since 10m --grep 'error|panic'\n" +
+			"  cantina logs -p web/0\n" +
+			"  cantina logs -f -l app=shop\n" +
 			"  cantina logs --raw --stream stdout report > report.txt",
-		Args: exactly(1, "SUBJECT"),
-		RunE: func(_ *cobra.Command, args []string) error { return printLogs(c, f, args[0]) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := sel.argsOr("SUBJECT")(cmd, args); err != nil || len(args) == 0 {
+				return err
+			}
+			return exactly(1, "SUBJECT")(cmd, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := f.checkPrevious(&sel); err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return printSelected(c, f, &sel)
+			}
+			return printLogs(c, f, args[0])
+		},
 	}
 	fl := cmd.Flags()
 	domainFlag(cmd, &f.domain)
+	sel.add(cmd, "instead of SUBJECT: the services, jobs and tasks")
+	fl.BoolVarP(&f.previous, "previous", "p", false, "print the last attempt that has ended, of an instance or batch task")
 	fl.BoolVarP(&f.follow, "follow", "f", false, "follow: print new lines as they arrive")
 	numberVar(fl, &f.tail, "tail", "n", 0, 1, api.MaxPage, "number of last lines to print (at most 1000)")
 	fl.StringVar(&f.since, "since", "", "print only lines since this time: a duration ago like 10m, or RFC 3339")
@@ -75,6 +97,13 @@ func printLogs(c *cli, f *outputFlags, text string) error {
 	q, err := logQuery(c, f, s)
 	if err != nil {
 		return err
+	}
+	if f.previous {
+		id, err := previousAttempt(c, s)
+		if err != nil {
+			return err
+		}
+		q.Container = []string{id}
 	}
 	p := &linePrinter{
 		c: c, raw: f.raw, timestamps: f.timestamps, form: c.output,

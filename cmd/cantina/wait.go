@@ -19,8 +19,9 @@ import (
 func waitVerb(c *cli) *cobra.Command {
 	var domain, until string
 	var ownCode bool
+	var sel selector
 	cmd := &cobra.Command{
-		Use:   "wait SUBJECT ...",
+		Use:   "wait SUBJECT ... | -l SELECTOR",
 		Short: "Wait until a task or job has ended, or a service is healthy",
 		Long: "wait returns when every subject is in the state of --for, even if it reached it before. done " +
 			"matches any end of a task or job; a removed subject counts as stopped. The exit code is the " +
@@ -28,39 +29,37 @@ func waitVerb(c *cli) *cobra.Command {
 			"--timeout.\n\n" + subjectHelp,
 		Example: "  cantina wait count --timeout 10m\n" +
 			"  cantina wait web --for healthy\n" +
+			"  cantina wait -l app=shop --for healthy\n" +
 			"  id=$(cantina run -d -- ./long.sh); cantina wait $id; echo $?",
-		Args: atLeast(1, "SUBJECT"),
+		Args: sel.argsOr("SUBJECT"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var worst error
-			for _, a := range args {
-				s, err := findSubject(c, a, domain)
-				if exitOf(err) == api.ExitNotFound && until == "stopped" {
-					c.notef("%q not found; it counts as stopped\n", a) // removed, and gone before we looked
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				err = c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error {
+			each := func(s subject) error {
+				err := c.detachable("cantina wait "+s.String(), nil, func(ctx context.Context) error {
 					p := &jobProgress{c: c}
 					defer startReasonsUnless(ctx, c, s, p.busy)()
 					return waitFor(ctx, c, s, until, ownCode, p)
 				})
 				err = timedOut(c, s, err)
 				var e *exit
-				if err != nil && (!errors.As(err, &e) || e.err != nil || e.code == exitInterrupted) {
+				switch {
+				case until == "stopped" && isCode(err, "not_found", "collected"):
+					c.notef("%s is removed; it counts as stopped\n", s)
+					return nil
+				case err != nil && (!errors.As(err, &e) || e.err != nil || e.code == exitInterrupted):
 					return err
-				}
-				if worst == nil {
+				case worst == nil:
 					worst = err
 				}
-				if err := waitedFor(c, s); err != nil {
-					return err
-				}
+				return waitedFor(c, s)
+			}
+			if err := eachToWaitFor(c, args, domain, &sel, until, each); err != nil {
+				return err
 			}
 			return worst
 		},
 	}
+	sel.add(cmd, "instead of SUBJECT: the services, jobs and tasks")
 	domainFlag(cmd, &domain)
 	choiceVar(cmd.Flags(), &until, "for", "", "", []string{"done", "healthy", "stopped"},
 		"state to wait for: done (default for tasks and jobs), stopped, or healthy (default for services)")
@@ -69,6 +68,48 @@ func waitVerb(c *cli) *cobra.Command {
 	c.writing(cmd)
 	cmd.Flags().Lookup("output").Usage = "print each resource at the end: table, wide, json, yaml, name or jsonl"
 	return cmd
+}
+
+// eachToWaitFor finds the subjects of wait, each after the wait for the one before. Those that are gone count as
+// stopped. With -l they are the kinds that have the state.
+func eachToWaitFor(c *cli, args []string, domain string, sel *selector, until string, each func(subject) error) error {
+	for _, a := range args {
+		s, err := findSubject(c, a, domain)
+		if exitOf(err) == api.ExitNotFound && until == "stopped" {
+			c.notef("%q not found; it counts as stopped\n", a) // removed, and gone before we looked
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(s); err != nil {
+			return err
+		}
+	}
+	if len(args) > 0 {
+		return nil
+	}
+	kinds := []string{"service", "job", "task"}
+	switch until {
+	case "healthy":
+		kinds = kinds[:1]
+	case "done":
+		kinds = kinds[1:]
+	}
+	all, err := subjects(c, nil, domain, sel, true, kinds...)
+	if exitOf(err) == api.ExitNotFound && until == "stopped" {
+		c.notef("%v; all count as stopped\n", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := each(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waitedFor prints a resource with -o; one that was removed is left out.

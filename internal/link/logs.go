@@ -73,7 +73,8 @@ func logError(err error) error {
 
 // queryOf reads a query of output.
 func queryOf(m *pb.LogQuery) (logstore.Query, error) {
-	q := logstore.Query{IDs: m.GetContainers(), Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(),
+	q := logstore.Query{IDs: m.GetContainers(), Except: m.GetExceptContainers(),
+		Labels: maps.Clone(m.GetLabels()), Attempt: m.GetAttempt(),
 		Backward: m.GetBackward()}
 	for _, s := range m.GetStreams() {
 		q.Streams = append(q.Streams, logstore.Stream(s))

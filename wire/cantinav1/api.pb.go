@@ -9942,10 +9942,12 @@ type OutputQuery struct {
 	// Regular expression (RE2).
 	Grep string `protobuf:"bytes,12,opt,name=grep,proto3" json:"grep,omitempty"`
 	// Only the last lines; 0 = all.
-	Tail          int32 `protobuf:"varint,13,opt,name=tail,proto3" json:"tail,omitempty"`
-	Backward      bool  `protobuf:"varint,14,opt,name=backward,proto3" json:"backward,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Tail     int32 `protobuf:"varint,13,opt,name=tail,proto3" json:"tail,omitempty"`
+	Backward bool  `protobuf:"varint,14,opt,name=backward,proto3" json:"backward,omitempty"`
+	// Leave out these containers.
+	ExceptContainer []string `protobuf:"bytes,15,rep,name=except_container,json=exceptContainer,proto3" json:"except_container,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OutputQuery) Reset() {
@@ -10074,6 +10076,13 @@ func (x *OutputQuery) GetBackward() bool {
 		return x.Backward
 	}
 	return false
+}
+
+func (x *OutputQuery) GetExceptContainer() []string {
+	if x != nil {
+		return x.ExceptContainer
+	}
+	return nil
 }
 
 type OutputLine struct {
@@ -11445,7 +11454,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\bschedule\x18\x0f \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"3\n" +
 	"\x03Gap\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x16\n" +
-	"\x06before\x18\x02 \x01(\tR\x06before\"\x96\x03\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\"\xc1\x03\n" +
 	"\vOutputQuery\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x19\n" +
@@ -11461,7 +11470,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04grep\x18\f \x01(\tR\x04grep\x12\x12\n" +
 	"\x04tail\x18\r \x01(\x05R\x04tail\x12\x1a\n" +
-	"\bbackward\x18\x0e \x01(\bR\bbackwardB\b\n" +
+	"\bbackward\x18\x0e \x01(\bR\bbackward\x12)\n" +
+	"\x10except_container\x18\x0f \x03(\tR\x0fexceptContainerB\b\n" +
 	"\x06_index\"\xac\x02\n" +
 	"\n" +
 	"OutputLine\x12.\n" +

@@ -89,9 +89,11 @@ type LogQuery struct {
 	// Only the last lines; 0 = all.
 	Tail int64 `protobuf:"varint,8,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Read towards older lines.
-	Backward      bool `protobuf:"varint,9,opt,name=backward,proto3" json:"backward,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Backward bool `protobuf:"varint,9,opt,name=backward,proto3" json:"backward,omitempty"`
+	// Leave out these containers.
+	ExceptContainers []string `protobuf:"bytes,10,rep,name=except_containers,json=exceptContainers,proto3" json:"except_containers,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *LogQuery) Reset() {
@@ -185,6 +187,13 @@ func (x *LogQuery) GetBackward() bool {
 		return x.Backward
 	}
 	return false
+}
+
+func (x *LogQuery) GetExceptContainers() []string {
+	if x != nil {
+		return x.ExceptContainers
+	}
+	return nil
 }
 
 // One attempt of one container.
@@ -465,7 +474,7 @@ var File_cantina_v1_log_proto protoreflect.FileDescriptor
 const file_cantina_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"\x14cantina/v1/log.proto\x12\n" +
-	"cantina.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x03\n" +
+	"cantina.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
 	"\bLogQuery\x12\x1e\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\tR\n" +
@@ -477,7 +486,9 @@ const file_cantina_v1_log_proto_rawDesc = "" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04grep\x18\a \x01(\tR\x04grep\x12\x12\n" +
 	"\x04tail\x18\b \x01(\x03R\x04tail\x12\x1a\n" +
-	"\bbackward\x18\t \x01(\bR\bbackward\x1a9\n" +
+	"\bbackward\x18\t \x01(\bR\bbackward\x12+\n" +
+	"\x11except_containers\x18\n" +
+	" \x03(\tR\x10exceptContainers\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x01\n" +
