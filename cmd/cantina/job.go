@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,24 +162,27 @@ func jobVerb(c *cli) *cobra.Command {
 
 func jobNodesVerb(c *cli) *cobra.Command {
 	var domain string
+	var watch bool
 	q := &pb.ListNodesRequest{}
 	cmd := &cobra.Command{
 		Use: "nodes JOB", Short: "List the nodes of a job with their status", Args: exactly(1, "JOB"),
 		Long: "nodes lists the batch tasks of a job. ERRORS counts failed attempts since the last success or " +
 			"job retry; LOSSES (-o wide) counts attempts whose cell was lost. The current or next attempt " +
 			"is number ERRORS + LOSSES + 1.",
-		Example: "  cantina job nodes count --state failed\n  cantina job nodes count --below net/http -o wide",
+		Example: "  cantina job nodes count --state failed\n  cantina job nodes count -w\n" +
+			"  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := findWhole(c, "job", args[0], domain)
 			if err != nil {
 				return err
 			}
 			q.Domain, q.Job = s.domain, s.name
-			return stream(c, nodeTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
+			w := nodeWatch{c: c, s: s, node: q.Node, below: q.Below, states: q.State}
+			return w.print(nodeTable(c), watch, func(cursor string) ([]*pb.JobNode, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListNodes, q)
-				return l.GetNodes(), l.GetListing().GetNext(), err
-			})
+				return l.GetNodes(), l.GetListing(), err
+			}, func(x *pb.JobNode) (*pb.JobNode, error) { return x, nil })
 		},
 	}
 	choicesVar(cmd.Flags(), &q.State, "state",
@@ -188,11 +192,13 @@ func jobNodesVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "list only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "list only nodes below this one")
+	watchFlag(cmd, &watch)
 	return c.reading(cmd)
 }
 
 func jobResultsVerb(c *cli) *cobra.Command {
 	var domain string
+	var watch bool
 	q := &pb.ListResultsRequest{}
 	cmd := &cobra.Command{
 		Use: "results JOB", Short: "Print the results of a job's batch tasks", Args: exactly(1, "JOB"),
@@ -205,18 +211,76 @@ func jobResultsVerb(c *cli) *cobra.Command {
 				return err
 			}
 			q.Domain, q.Job = s.domain, s.name
-			return stream(c, resultTable(c), func(cursor string) ([]*pb.JobNode, string, error) {
+			w := nodeWatch{c: c, s: s, node: q.Node, below: q.Below, states: q.State}
+			if len(w.states) == 0 {
+				w.states = resultStates()
+			}
+			return w.print(resultTable(c), watch, func(cursor string) ([]*pb.JobNode, *pb.Listing, error) {
 				q.Page = &pb.Page{Cursor: cursor, Limit: api.MaxPage}
 				l, err := call(c, calls.ListResults, q)
-				return l.GetResults(), l.GetListing().GetNext(), err
+				return l.GetResults(), l.GetListing(), err
+			}, func(x *pb.JobNode) (*pb.JobNode, error) { // events have no data
+				l, err := call(c, calls.ListResults, &pb.ListResultsRequest{Domain: s.domain, Job: s.name, Node: x.Node,
+					Page: &pb.Page{Limit: 1}})
+				if len(l.GetResults()) == 0 {
+					return nil, err
+				}
+				return l.Results[0], err
 			})
 		},
 	}
-	choicesVar(cmd.Flags(), &q.State, "state", []string{"done", "failed"}, "done or failed")
+	choicesVar(cmd.Flags(), &q.State, "state", resultStates(), "done or failed")
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "print only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "print only nodes below this one")
+	watchFlag(cmd, &watch)
 	return c.reading(cmd)
+}
+
+// resultStates are the states of batch tasks that have a result.
+func resultStates() []string { return []string{"done", "failed"} }
+
+// nodeWatch lists batch tasks and follows their changes.
+type nodeWatch struct {
+	c           *cli
+	s           subject // the job
+	node, below string
+	states      []string
+}
+
+// print prints a list page by page, and with watch one row per change. whole completes the batch task of an event; nil
+// leaves it out.
+func (w *nodeWatch) print(t table[*pb.JobNode], watch bool,
+	read func(cursor string) ([]*pb.JobNode, *pb.Listing, error), whole func(*pb.JobNode) (*pb.JobNode, error)) error {
+	if watch && w.below != "" {
+		return failf(api.ExitUsage, "--watch and --below exclude each other: events have no path; use --node or --state")
+	}
+	if watch {
+		w.c.streaming()
+	}
+	position := ""
+	err := stream(w.c, t, func(cursor string) ([]*pb.JobNode, string, error) {
+		items, where, err := read(cursor)
+		if position == "" {
+			position = where.GetPosition()
+		}
+		return items, where.GetNext(), err
+	})
+	if err != nil || !watch {
+		return err
+	}
+	var failed error
+	err = followChanges(w.c, t, eventsOf("node"), position, func(e *pb.Event) (*pb.JobNode, bool) {
+		x := e.Node
+		if x == nil || x.Domain != w.s.domain || x.Job != w.s.name || w.node != "" && x.Node != w.node || e.Gone ||
+			len(w.states) > 0 && !slices.Contains(w.states, x.State) {
+			return nil, false
+		}
+		x, err := whole(x)
+		failed = cmp.Or(failed, err)
+		return x, x != nil
+	})
+	return cmp.Or(err, failed)
 }
 
 func jobPauseVerb(c *cli, pause bool) *cobra.Command {

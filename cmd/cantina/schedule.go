@@ -151,16 +151,18 @@ func historyTable(c *cli) table[*pb.ScheduleEntry] {
 }
 
 func cronHistoryVerb(c *cli) *cobra.Command {
-	return scheduleVerb(c, "history", "Show the outcome of recent logical times",
+	var watch bool
+	cmd := scheduleVerb(c, "history", "Show the outcome of recent logical times",
 		"history lists about twenty decisions, newest last: started runs with their outcome, and skipped times with the "+
 			"reason.",
 		"  cantina cron history nightly", func(s subject) error {
-			got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
-			if err != nil {
-				return err
-			}
-			return list(c, historyTable(c), got.Schedule.History)
+			return ofSchedule(c, historyTable(c), watch, s, func() ([]*pb.ScheduleEntry, string, error) {
+				got, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
+				return got.GetSchedule().GetHistory(), got.GetPosition(), err
+			})
 		})
+	watchFlag(cmd, &watch)
+	return cmd
 }
 
 func missedTable(c *cli) table[*pb.Missed] {
@@ -176,20 +178,25 @@ func missedTable(c *cli) table[*pb.Missed] {
 
 func cronMissedVerb(c *cli) *cobra.Command {
 	var limit int
+	var watch bool
 	cmd := scheduleVerb(c, "missed", "List the logical times that did not fire",
 		"missed lists logical times that passed without a run. Run them with cron backfill, or a single "+
 			"one with cron run --at. Times while paused, or before the schedule was created or changed, do "+
 			"not count as missed.",
 		"  cantina cron missed nightly", func(s subject) error {
-			got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
-			if err != nil {
-				return err
-			}
-			if got.More > 0 {
-				c.notef("and %d more\n", got.More)
-			}
-			return list(c, missedTable(c), got.Missed)
+			return ofSchedule(c, missedTable(c), watch, s, func() ([]*pb.Missed, string, error) {
+				before, err := call(c, calls.GetSchedule, &pb.GetScheduleRequest{Domain: s.domain, Name: s.name})
+				if err != nil {
+					return nil, "", err
+				}
+				got, err := call(c, calls.ListMissed, &pb.ListMissedRequest{Domain: s.domain, Name: s.name, Limit: int32(limit)})
+				if got.GetMore() > 0 && !watch {
+					c.notef("and %d more\n", got.More)
+				}
+				return got.GetMissed(), before.Position, err
+			})
 		})
+	watchFlag(cmd, &watch)
 	numberVar(cmd.Flags(), &limit, "number", "n", 100, 1, api.MaxPage, "maximum number of times to list")
 	return cmd
 }

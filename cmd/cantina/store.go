@@ -15,6 +15,7 @@ func storeVerb(c *cli) *cobra.Command {
 }
 
 func quarantineVerb(c *cli) *cobra.Command {
+	var watch bool
 	t := table[*pb.Quarantined]{
 		id: func(x *pb.Quarantined) string { return x.Key },
 		columns: []column[*pb.Quarantined]{
@@ -29,14 +30,25 @@ func quarantineVerb(c *cli) *cobra.Command {
 			"changed until the row is dropped or restored.",
 		Example: "  cantina store quarantine show -o json",
 		RunE: func(*cobra.Command, []string) error {
-			return stream(c, t, func(cursor string) ([]*pb.Quarantined, string, error) {
-				l,
-					err := call(c, calls.ListQuarantine, &pb.ListQuarantineRequest{Page: &pb.Page{Cursor: cursor,
-					Limit: api.DefaultPage}})
+			page := func(cursor string) ([]*pb.Quarantined, string, error) {
+				l, err := call(c, calls.ListQuarantine,
+					&pb.ListQuarantineRequest{Page: &pb.Page{Cursor: cursor, Limit: api.DefaultPage}})
 				return l.GetRows(), l.GetListing().GetNext(), err
+			}
+			if !watch {
+				return stream(c, t, page)
+			}
+			return polled(c, t, func() (all []*pb.Quarantined, err error) {
+				err = pages(func(cursor string) (string, error) {
+					rows, next, err := page(cursor)
+					all = append(all, rows...)
+					return next, err
+				})
+				return all, err
 			})
 		},
 	}
+	watchFlag(show, &watch)
 	drop := &cobra.Command{
 		Use: "drop KEY", Short: "Delete a row that cannot be read", Args: exactly(1, "KEY"),
 		Example: "  cantina store quarantine drop task/4f1c --yes",

@@ -224,6 +224,10 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 				if code != 0 && code != exitChanges {
 					t.Errorf("%v: %d %s", args, code, errs)
 				}
+				_, excused := withoutWatch()[path]
+				if list := strings.HasPrefix(out, "["); list && (sub.Flags().ShorthandLookup("w") != nil) == excused {
+					t.Errorf("%s prints a list: -w is %v, excused %v", path, !excused, excused)
+				}
 				for _, text := range strings.Split(strings.TrimSpace(out), "\n}\n{") {
 					if text != "" && !json.Valid([]byte(out)) && !jsonLines(out) {
 						t.Errorf("%v: not JSON:\n%s", args, out)
@@ -235,6 +239,15 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 		}
 	}
 	walk(rootCommand(c))
+}
+
+// withoutWatch are verbs that print a list which nothing changes while it is printed, with the reason.
+func withoutWatch() map[string]string {
+	return map[string]string{
+		"apply": "its own changes", "plan": "its own changes", "validate": "local files", "job import": "local files",
+		"doctor": "checks that it runs", "cron next": "computed from the calendar", "rebalance": "its own moves",
+		"context ls": "a local file",
+	}
 }
 
 func jsonLines(s string) bool {

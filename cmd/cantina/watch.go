@@ -61,8 +61,14 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 	if err := list(c, t, all); err != nil || !watch {
 		return err
 	}
+	return followChanges(c, t, changes, position, pick)
+}
+
+// followChanges prints one row per change from a position on.
+func followChanges[T proto.Message](c *cli, t table[T], changes *pb.StreamEventsRequest, position string,
+	pick func(*pb.Event) (T, bool)) error {
 	c.noHeader = true
-	err = c.detachable("", nil, func(ctx context.Context) error {
+	return c.watched(func(ctx context.Context) error {
 		client, err := c.client()
 		if err != nil {
 			return err
@@ -80,16 +86,12 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 				return nil
 			}
 			if m.Event.Gone {
-				c.notef("%s is gone\n", t.id(x))
+				c.notef("%s is gone\n", printable(t.id(x)))
 				return nil
 			}
 			return list(c, t, []T{x})
 		})
 	})
-	if e, ok := err.(*exit); ok && e.code == exitInterrupted {
-		return nil // the way to end a watch
-	}
-	return err
 }
 
 func eventsVerb(c *cli) *cobra.Command {
@@ -140,6 +142,7 @@ func eventsVerb(c *cli) *cobra.Command {
 		"print only events of this kind: service, instance, task, job, node, cell, schedule or note")
 	cmd.Flags().BoolVar(&q.All, "all", false, "for instances: every row, also replaced and suspect ones")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow: print new events as they arrive")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "same as --follow")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
