@@ -19,6 +19,8 @@ type Auction struct {
 	marks   []*entry // entries that have a cell reserved, in order of reservation
 	last    time.Duration
 	freed   bool // resources became free that no round has reported
+	// starveAt is when Starving looks again at the earliest.
+	starveAt time.Duration
 }
 
 // entry is one item that waits.
@@ -27,6 +29,7 @@ type entry struct {
 	pending  *pending // of its item, as long as it waits
 	since    time.Duration
 	seq      int64
+	priority int // of its item, if it counts
 	rank     int // of its item: LRPs of index 0, tasks, LRPs of index 1, 2, …
 	size     int // memory of its item
 	queue    *queue
@@ -39,6 +42,9 @@ type entry struct {
 	asked time.Duration
 	poked bool
 	own   pending // where it lies, if it is the first of its item
+	// The holdings that are being ended for it, and when the last of these was gone.
+	ends    []string
+	endedAt time.Duration
 }
 
 // queue holds the waiting work of one shape, best first.
@@ -52,6 +58,8 @@ type queue struct {
 	refusal *Refusal
 	gen     int // of the cells, when refusal was made
 	looked  time.Duration
+	// starveAt is set when nothing was found that could be ended for it.
+	starveAt time.Duration
 }
 
 // Refused is an item that waits, with the reason.
@@ -141,7 +149,7 @@ func (a *Auction) enqueue(it *Item, since time.Duration) *entry {
 // enter fills an entry, which then waits for the next round.
 func (a *Auction) enter(e *entry, it *Item, since time.Duration) {
 	a.seq++
-	*e = entry{item: *it, since: since, seq: a.seq, rank: rank(it), size: memory(it)}
+	*e = entry{item: *it, since: since, seq: a.seq, rank: rank(it), size: memory(it), priority: a.priority(it)}
 	if e.pending = a.flights.pending[it.ID]; e.pending == nil {
 		e.pending = &e.own
 		a.flights.pending[it.ID] = e.pending
@@ -416,6 +424,7 @@ func (a *Auction) place(now time.Duration, r *Result) {
 		q := tops[0]
 		e := q.head()
 		if !a.award(e, now, r) {
+			a.awardKept(q, now, r)
 			q.asleep = true
 			tops.pop()
 			continue
@@ -508,11 +517,12 @@ func (a *Auction) ExplainWaiting(id string) *Refusal {
 	return a.explain(a.shapeOf(&e.item))
 }
 
-// compareEntries is the order of work: LRPs of index 0, tasks, LRPs of index 1, 2,
-// …; within a rank decreasing memory, then the order of arrival (Diego dev notes,
+// compareEntries is the order of work: the higher priority, if that counts; LRPs of index 0, tasks, LRPs of index 1,
+// 2, …; within a rank decreasing memory, then the order of arrival (Diego dev notes,
 // "Auction Work Prioritization").
 func compareEntries(x, y *entry) int {
 	return cmp.Or(
+		cmp.Compare(y.priority, x.priority),
 		cmp.Compare(x.rank, y.rank),
 		cmp.Compare(y.size, x.size),
 		cmp.Compare(x.since, y.since),

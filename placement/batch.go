@@ -100,7 +100,7 @@ func grace(patience time.Duration) time.Duration { return max(patience/3, time.M
 
 // next returns when waiting batch work is due.
 func (b *batchWaits) next(a *Auction, consider func(time.Duration)) {
-	room := len(a.marks) < max(len(a.byName)/10, 1)
+	room := a.patient() < max(len(a.byName)/10, 1)
 	for _, e := range b.byShape {
 		switch {
 		case e.poked:

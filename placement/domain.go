@@ -230,7 +230,10 @@ type apart struct {
 func newApart() apart { return apart{named: make(map[string]bool)} }
 
 // near is the part of a shape that depends on where other work is.
-type near struct{ group, service string }
+type near struct {
+	group, service string
+	priority       int // if it counts
+}
 
 func (l *neighbours) near(it *Item) near {
 	var n near
@@ -245,7 +248,7 @@ func (l *neighbours) near(it *Item) near {
 
 // key distinguishes shapes: by what spreads them, and by the work near which they may not be.
 func (n near) key(c *Constraint) string {
-	if n == (near{}) && len(c.Spread) == 0 {
+	if n.group == "" && n.service == "" && len(c.Spread) == 0 {
 		return ""
 	}
 	var b strings.Builder

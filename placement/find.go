@@ -81,12 +81,16 @@ func (l *Ledger) shapeOf(it *Item) *shape {
 	if it.Kind == KindLRP {
 		own = l.near(it)
 	}
+	own.priority = l.priority(it)
 	return l.shaped(it.Kind, it.Need, &it.Constraint, it.Avoid, &Want{}, own)
 }
 
 // shaped returns the compiled shape of an item; of w only the choice among cells counts.
 func (l *Ledger) shaped(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *Want, own near) *shape {
 	key := shapeKey(k, need, c, avoid, w) + own.key(c)
+	if own.priority != 0 {
+		key += "|p" + strconv.Itoa(own.priority)
+	}
 	s := l.shapes[key]
 	if s == nil {
 		if len(l.shapes) >= maxShapes {

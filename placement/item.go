@@ -57,6 +57,8 @@ type Item struct {
 	// Avoid names cells that must not get it (the cell being drained, the cell of
 	// the suspect instance).
 	Avoid []string
+	// Priority is the preempt_priority; it counts only with Config.Preempt.
+	Priority int
 }
 
 // Constraint is the conditions on cells for an item.

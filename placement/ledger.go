@@ -33,6 +33,10 @@ type Config struct {
 	// Batch bounds how many items one round places, so that it is short; 0 = 500. With many shapes of
 	// work it is an eighth of them, because a round looks at each.
 	Batch int
+	// Preempt has waiting work ordered by its priority, and permits Starving.
+	Preempt bool
+	// PreemptAfter is how long work waits before other work is ended for it; 0 = 5 s.
+	PreemptAfter time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -44,6 +48,7 @@ func (c Config) withDefaults() Config {
 	set(&c.InFlight, 30*time.Second)
 	set(&c.Rest, time.Second)
 	set(&c.Patience, 30*time.Second)
+	set(&c.PreemptAfter, 5*time.Second)
 	if c.Batch <= 0 {
 		c.Batch = 500
 	}

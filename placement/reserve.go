@@ -8,14 +8,14 @@ import (
 
 // reserveCells reserves one cell for the head of every queue that waited longer than the limit:
 // resources that become free there are reserved for it, so that a stream of small work cannot
-// starve it. At most a tenth of the cells, and at least one, is reserved at any time; one cell is
+// starve it. At most a tenth of the cells, and at least one, is reserved in this way at any time; one cell is
 // reserved for one item. If a port that it fixes is in use, nothing else is reserved for it: that
 // may last.
 func (a *Auction) reserveCells(now time.Duration) {
 	a.checkMarks()
 	limit := max(len(a.byName)/10, 1)
 	for _, q := range a.impatient(now) {
-		if len(a.marks) >= limit {
+		if a.patient() >= limit {
 			return
 		}
 		e := q.head()
@@ -24,7 +24,7 @@ func (a *Auction) reserveCells(now time.Duration) {
 		}
 	}
 	for _, e := range a.batch.impatient(now, a.cfg.Patience) {
-		if len(a.marks) >= limit {
+		if a.patient() >= limit {
 			return
 		}
 		if c := a.cheapest(e.queue.shape); c != nil {
@@ -39,6 +39,17 @@ func (a *Auction) keep(e *entry, c *cell) {
 	c.earmark, c.earmarkFor, c.earmarkKind = slices.Clone(e.queue.shape.need), e.item.ID, e.item.Kind
 	a.marks = append(a.marks, e)
 	a.touch(c, false)
+}
+
+// patient counts the reserved cells on which no work is ended.
+func (a *Auction) patient() int {
+	n := len(a.marks)
+	for _, e := range a.marks {
+		if len(e.ends) > 0 {
+			n--
+		}
+	}
+	return n
 }
 
 // checkMarks drops reservations on cells that can no longer serve them.
@@ -97,7 +108,10 @@ func (a *Auction) unmark(e *entry) {
 	if c == nil {
 		return
 	}
-	e.mark = nil
+	if len(e.ends) > 0 {
+		e.endedAt = a.last
+	}
+	e.mark, e.ends = nil, nil
 	c.earmark, c.earmarkFor = nil, ""
 	a.freed = true
 	a.touch(c, true)
@@ -129,7 +143,7 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 			consider(q.looked + lookAgain) // the refusal may not be true any more
 		}
 	}
-	if len(a.marks) < max(len(a.byName)/10, 1) {
+	if a.patient() < max(len(a.byName)/10, 1) {
 		for _, q := range a.queues {
 			if e := q.head(); e.since+a.cfg.Patience > a.last {
 				consider(e.since + a.cfg.Patience)
@@ -137,5 +151,6 @@ func (a *Auction) Next() (at time.Duration, ok bool) {
 		}
 	}
 	a.batch.next(a, consider)
+	a.nextStarving(consider)
 	return at, ok
 }
