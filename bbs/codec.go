@@ -155,7 +155,7 @@ func desiredRecord(d *lrp.Desired) *bbspb.Desired {
 		},
 	}
 	m.Conditions, m.Spread = text.CleanAll(d.Conditions), text.CleanAll(d.Spread)
-	m.ApartFrom = text.CleanAll(d.ApartFrom)
+	m.ApartFrom, m.PreemptPriority = text.CleanAll(d.ApartFrom), int64(d.PreemptPriority)
 	for k, n := range d.MaxPer {
 		if m.MaxPer == nil {
 			m.MaxPer = make(map[string]int64, len(d.MaxPer))
@@ -197,7 +197,7 @@ func desiredOf(m *bbspb.Desired) (lrp.Desired, error) {
 		},
 	}
 	d.Conditions, d.Spread = text.CleanAll(m.GetConditions()), text.CleanAll(m.GetSpread())
-	d.ApartFrom = text.CleanAll(m.GetApartFrom())
+	d.ApartFrom, d.PreemptPriority = text.CleanAll(m.GetApartFrom()), r.count(m.GetPreemptPriority())
 	for k, n := range m.GetMaxPer() {
 		if d.MaxPer == nil {
 			d.MaxPer = make(map[string]int, len(m.GetMaxPer()))

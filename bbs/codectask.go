@@ -59,7 +59,7 @@ func definitionRecord(d *task.Definition) *bbspb.Definition {
 		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL),
 		WhenFull:   int32(d.WhenFull),
 		Conditions: text.CleanAll(d.Conditions),
-		OnLost:     int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		OnLost:     int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout), PreemptPriority: int64(d.PreemptPriority),
 	}
 }
 
@@ -74,6 +74,7 @@ func definitionOf(m *bbspb.Definition) (task.Definition, error) {
 		Annotation: string(m.GetAnnotation()), CallbackURL: m.GetCallbackUrl(),
 		WhenFull: task.WhenFull(r.enum(m.GetWhenFull(), int(task.WhenFullFail))),
 		OnLost:   task.OnLost(r.enum(m.GetOnLost(), int(task.LostKeep))), PendingTimeout: r.duration(m.GetPendingTimeout()),
+		PreemptPriority: r.count(m.GetPreemptPriority()),
 	}, r.err
 }
 

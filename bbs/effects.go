@@ -171,7 +171,7 @@ func (ef *effects) act(t *tx) {
 		case lrp.StopInstance:
 			ef.cfg.Cells.StopInstance(e.Key, e.Who)
 		case lrp.AttemptDropped: // goes with the request for another place
-		case lrp.CrashNoted: // went out as an event
+		case lrp.CrashNoted, lrp.PreemptionNoted: // went out as an event
 		}
 	}
 	for _, e := range t.taskEffects {

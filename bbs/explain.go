@@ -113,8 +113,11 @@ const Stopping = "stopping"
 
 // explainStopping returns why an instance is being stopped, and its maximum remaining time.
 func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, now time.Time) {
-	why := "it is not wanted any more"
-	switch {
+	why, code, change := "it is not wanted any more", "stopping", ""
+	switch p := a.Preempted; {
+	case p.By != "" && version.Wants(a.Key.Index):
+		why = fmt.Sprintf("its room is given to %s, which has preempt_priority %d", p.By, p.Priority)
+		code, change = codePreempted, roomForPreempted
 	case !a.Retiring && a.Presence == lrp.Evacuating:
 		why = "the cell is being emptied, and the time for that is over"
 	case !a.Retiring:
@@ -124,15 +127,15 @@ func explainStopping(e *plan.Explanation, a *lrp.Actual, version *lrp.Version, n
 	}
 	text := fmt.Sprintf("cell %s is stopping it: %s", a.Cell, why)
 	if a.Net.StopBy.IsZero() {
-		e.Add("stopping", text, "", 0)
+		e.Add(code, text, change, 0)
 		return
 	}
 	at := a.Net.StopBy.Format(time.RFC3339)
 	if now.After(a.Net.StopBy) {
-		e.Add("stopping", text+"; it was to be killed at "+at+" at the latest, and has not ended", "", 0)
+		e.Add(code, text+"; it was to be killed at "+at+" at the latest, and has not ended", change, 0)
 		return
 	}
-	e.Add("stopping", text+"; it is killed at "+at+" at the latest", "", a.Net.StopBy.Sub(now))
+	e.Add(code, text+"; it is killed at "+at+" at the latest", change, a.Net.StopBy.Sub(now))
 }
 
 // loops is how many crashes in a row make a restart loop.
@@ -145,6 +148,12 @@ func crashesOn(a *lrp.Actual, version *lrp.Version, now time.Time) bool {
 
 // placementCode is the code of a reason for which there is no place.
 func placementCode(text string) string { return cmp.Or(placement.CodeOf(text), "placement") }
+
+// codePreempted is the code of the reason that an instance is stopped, or was, for other work.
+const codePreempted = "preempted"
+
+// roomForPreempted is a change that lets a preempted instance run.
+const roomForPreempted = "start a cell, or raise the preempt_priority of the service"
 
 func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, now time.Time) {
 	switch {
@@ -164,6 +173,10 @@ func explainOrdinary(e *plan.Explanation, o *lrp.Actual, version *lrp.Version, n
 		e.Add("not_ready", "running on cell "+o.Cell+", but its readiness check fails", "", 0)
 	case o.State == lrp.Crashed:
 		explainCrash(e, o, version, now)
+	}
+	if p := o.Preempted; p.By != "" && o.State == lrp.Unclaimed {
+		e.Add(codePreempted, fmt.Sprintf("stopped on cell %s at %s: its room was given to %s, which has preempt_priority %d",
+			p.Cell, p.At.Format(time.RFC3339), p.By, p.Priority), roomForPreempted, 0)
 	}
 	if o.State != lrp.Crashed && (o.CrashCount > 0 || !o.LastCrash.At.IsZero()) {
 		e.Add("crashes", crashes(o, version), "", 0)

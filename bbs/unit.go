@@ -97,25 +97,28 @@ func indexUnit(c indexChange, notes []event.Event) unit {
 // guid is in the row.
 func subjectOf(a *lrp.Actual) string { return a.Service.String() + "/" + strconv.Itoa(a.Key.Index) }
 
-// notes are the crashes of this change, by index: they come before the rows' events.
+// notes are the crashes and preemptions of this change, by index: they come before the rows' events.
 func (t *tx) notes() map[lrp.Key][]event.Event {
 	var out map[lrp.Key][]event.Event
-	for _, e := range t.lrpEffects {
-		c, ok := e.(lrp.CrashNoted)
-		if !ok {
-			continue
-		}
+	note := func(k lrp.Key, text string) {
 		if out == nil {
 			out = map[lrp.Key][]event.Event{}
 		}
-		domain, subject := "", c.Key.String()
-		if i, ok := t.at[c.Key]; ok {
+		domain, subject := "", k.String()
+		if i, ok := t.at[k]; ok {
 			for _, a := range t.indices[i].before.Rows() {
 				domain, subject = a.Service.Domain, subjectOf(a)
 			}
 		}
-		text := fmt.Sprintf("crash %d on cell %s: %s", c.Count, c.Who.Cell, c.Reason)
-		out[c.Key] = append(out[c.Key], event.Event{Kind: event.Note, Domain: domain, Subject: subject, Text: text})
+		out[k] = append(out[k], event.Event{Kind: event.Note, Domain: domain, Subject: subject, Text: text})
+	}
+	for _, e := range t.lrpEffects {
+		switch e := e.(type) {
+		case lrp.CrashNoted:
+			note(e.Key, fmt.Sprintf("crash %d on cell %s: %s", e.Count, e.Who.Cell, e.Reason))
+		case lrp.PreemptionNoted:
+			note(e.Key, fmt.Sprintf("preempted on cell %s by %s", e.Who.Cell, e.For))
+		}
 	}
 	return out
 }

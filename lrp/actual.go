@@ -109,6 +109,14 @@ type LastCrash struct {
 	At     time.Time
 }
 
+// Preempted is the end of an instance for other work. The zero value means none.
+type Preempted struct {
+	By       string // name of the other work: "default/web/0", "task x"
+	Priority int    // its preempt_priority
+	Cell     string // of the instance
+	At       time.Time
+}
+
 // Actual is one row: one instance, wanted or running, of one index. A value is never changed once
 // it is in an Index; Step replaces it. Only the leader writes its fields, in Step; the comments
 // name the events.
@@ -147,9 +155,12 @@ type Actual struct {
 	// elsewhere, or until Expires, when it is the ordinary one again. Set by Relocate, ended by Evacuate of
 	// a drain.
 	Moving bool
-	// Retiring is the stored intent to have this instance stopped: Retire, Undesire,
-	// Evacuate of a stop-first service. It ends with the instance.
+	// Retiring is the stored intent to have this instance stopped: Retire, Preempt,
+	// Undesire, Evacuate of a stop-first service. It ends with the instance.
 	Retiring bool
+	// Preempted is why the instance is stopped, or why the UNCLAIMED row has none: Preempt. It ends when
+	// the index is claimed again.
+	Preempted Preempted
 	// Unheard marks a RUNNING row whose cell has not contacted the leader of this term in time, or
 	// was given up: the address may be dead, and gets no traffic. Set by CellUnheard and CellMustDie,
 	// ends with CellHealthy, or with a report of the cell about the instance.

@@ -51,8 +51,8 @@ const (
 )
 
 // Desired is one version of a service: its definition, apart from the indices that are wanted at
-// present (see [Version]). Only the leader writes it, at apply. Instances, Routes and Annotation
-// may change in place; any other change is a new version. (Diego dev notes, DesiredLRPs.)
+// present (see [Version]). Only the leader writes it, at apply. Instances, Routes, Annotation
+// and PreemptPriority may change in place; any other change is a new version. (Diego dev notes, DesiredLRPs.)
 // docs/design/lrp.md lists fields of the original that have no counterpart here, with the reason.
 type Desired struct {
 	// Process is the process guid: created by the leader, never reused.
@@ -83,6 +83,9 @@ type Desired struct {
 	MaxPer map[string]int
 	// ApartFrom names services of the domain that never share a cell with this one.
 	ApartFrom []string
+	// PreemptPriority ranks work that waits for room, and work that may be ended for it: 1 to 100, 0 =
+	// action.DefaultPriority. It may change in place.
+	PreemptPriority int
 
 	Strategy    Strategy
 	Exclusive   bool // no second copy may ever run; implies StopFirst and PartitionStop
@@ -114,6 +117,9 @@ func (d Desired) Decided() Desired {
 	}
 	return d
 }
+
+// Priority is the preempt_priority: 1 to 100.
+func (d *Desired) Priority() int { return action.PriorityOf(d.PreemptPriority) }
 
 // StopFirst reports whether an old instance must have ended before a new one starts.
 func (d *Desired) StopFirst() bool { return d.Exclusive || d.Strategy == StopFirst }
@@ -194,6 +200,9 @@ func (d *Desired) Validate() error {
 	}
 	if d.ReplaceAfter < 0 {
 		bad("replace_after", "must not be negative")
+	}
+	if err := action.CheckPriority(d.PreemptPriority); err != nil {
+		bad("preempt_priority", err.Error())
 	}
 	for field, err := range d.placementErrors() {
 		bad(field, err.Error())

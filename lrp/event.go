@@ -19,6 +19,13 @@ type (
 	Undesire struct{}
 	// Retire stops and restarts the instance. (Diego BBS, retire.)
 	Retire struct{}
+	// Preempt stops the instance of By, to give its room to For, which has a higher priority, and places
+	// its index again.
+	Preempt struct {
+		By       Identity
+		For      string // name of the other work
+		Priority int    // its preempt_priority
+	}
 	// RestartCrashed: the wait of a CRASHED row is over.
 	RestartCrashed struct{}
 	// Resend repeats a request that may not have arrived: the placement of an UNCLAIMED row, the stop
@@ -111,6 +118,7 @@ type (
 func (Create) event()           {}
 func (Undesire) event()         {}
 func (Retire) event()           {}
+func (Preempt) event()          {}
 func (RestartCrashed) event()   {}
 func (Resend) event()           {}
 func (Relocate) event()         {}
@@ -160,6 +168,12 @@ type (
 		Count  int
 		Reason string
 	}
+	// PreemptionNoted goes to the event stream: an instance is being stopped for other work.
+	PreemptionNoted struct {
+		Key Key
+		Who Identity
+		For string
+	}
 )
 
 func (RequestAuction) effect()  {}
@@ -167,6 +181,7 @@ func (WithdrawAuction) effect() {}
 func (StopInstance) effect()    {}
 func (AttemptDropped) effect()  {}
 func (CrashNoted) effect()      {}
+func (PreemptionNoted) effect() {}
 
 // Errors of Step. None of them changes the index.
 var (
@@ -178,6 +193,7 @@ var (
 	ErrCannotBeRemoved   = errors.New("cannot remove actual LRP")
 	ErrCannotBeEvacuated = errors.New("cannot evacuate actual LRP")
 	ErrCannotBeMoved     = errors.New("cannot move actual LRP")
+	ErrCannotBePreempted = errors.New("cannot preempt actual LRP")
 	// ErrNotEligible: the cell may not be given work now (safety.md, mayStart).
 	ErrNotEligible = errors.New("cell may not receive work now")
 	// ErrNotYet: the instance may not be stopped before another one is back.

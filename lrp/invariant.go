@@ -69,6 +69,8 @@ func checkRow(a *Actual, is Presence, k Key) string {
 		return "moving, and no evacuating copy"
 	case a.Retiring && !held:
 		return "retiring without an instance"
+	case a.Preempted != Preempted{} && !a.Retiring && a.State != Unclaimed:
+		return "preempted and not being stopped"
 	case a.Finished && a.State != Crashed:
 		return "finished outside CRASHED"
 	case a.State != Running && (a.Net.Address != "" || len(a.Net.Ports) > 0):

@@ -45,6 +45,7 @@ type searchState struct {
 	silences int // cells that may still fall silent
 	flips    int // times that a ready instance may still turn unready
 	moves    int // moves that may still begin
+	preempts int // times that the instance may still be stopped for other work
 }
 
 type search struct {
@@ -108,8 +109,8 @@ func (st *searchState) key() string {
 		e, _ := st.late.(Evacuate)
 		fmt.Fprintf(&b, "|%T%s#%d%t%t", st.late, by.Cell, name(by.Instance), readyIn(st.late), e.Until.IsZero())
 	}
-	fmt.Fprintf(&b, "|%d%d%d%t%d%d%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences, st.flips,
-		st.moves)
+	fmt.Fprintf(&b, "|%d%d%d%t%d%d%d%d%d", st.crashes, st.drains, st.lates, st.unwanted, st.scales, st.silences, st.flips,
+		st.moves, st.preempts)
 	return b.String()
 }
 
@@ -337,6 +338,13 @@ func (s *search) next(st searchState) []searchState {
 			add(n)
 		}
 	}
+	if o := st.x.Ordinary; o != nil && st.preempts > 0 {
+		n := st
+		n.preempts--
+		if s.apply(&n, Preempt{By: o.Identity, For: "other", Priority: 100}) == nil {
+			add(n)
+		}
+	}
 	if e := st.x.Evacuating; e != nil && e.Moving {
 		n := st
 		_ = s.apply(&n, ExpireEvacuating{})
@@ -463,7 +471,7 @@ func (s *search) checkEdge(st, n *searchState, crashFree bool) {
 // that is not drained. Nothing else is left (I14 and "an evacuated index is never without a running instance").
 func (s *search) comesRight(st searchState) {
 	var path []string
-	st.late, st.crashes, st.drains, st.silences, st.flips, st.moves = nil, 0, 0, 0, 0, 0
+	st.late, st.crashes, st.drains, st.silences, st.flips, st.moves, st.preempts = nil, 0, 0, 0, 0, 0, 0
 	for cell := range s.cells {
 		if st.cells[cell].session != healthy {
 			st.cells[cell].session = healthy
@@ -552,7 +560,7 @@ func TestEvacuationSearch(t *testing.T) {
 		scales, silences              int
 		exclusive, stopFirst, inSoak  bool
 		slow                          bool
-		flips, moves                  int
+		flips, moves, preempts        int
 	}
 	for _, b := range []bounds{
 		{name: "two cells, both drained", cells: 2, drains: 2, lates: 2},
@@ -580,6 +588,10 @@ func TestEvacuationSearch(t *testing.T) {
 		{name: "two cells, a move, one falls silent", cells: 2, moves: 1, lates: 1, silences: 1},
 		{name: "two cells, exclusive, a move", cells: 2, moves: 1, drains: 1, lates: 1, exclusive: true},
 		{name: "three cells, moved twice", cells: 3, moves: 2, slow: true},
+		{name: "two cells, preempted twice, late calls, a crash", cells: 2, preempts: 2, lates: 2, crashes: 1, slow: true},
+		{name: "two cells, preempted, drained, a scale-down", cells: 2, preempts: 1, drains: 2, lates: 2, scales: 1},
+		{name: "two cells, preempted, one falls silent", cells: 2, preempts: 1, silences: 2, lates: 2},
+		{name: "two cells, preempted and moved", cells: 2, preempts: 1, moves: 2, lates: 2, slow: true},
 		{name: "three cells, two drained, slow", cells: 3, drains: 2, slow: true, inSoak: true},
 		{name: "three cells, slow, drained and silent", cells: 3, drains: 1, silences: 1, slow: true, inSoak: true},
 		{name: "three cells, both others fall silent", cells: 3, silences: 2, lates: 1, inSoak: true},
@@ -597,11 +609,11 @@ func TestEvacuationSearch(t *testing.T) {
 				seen:  map[string]bool{}, settled: map[string]bool{}, covered: map[string]int{},
 			}
 			start := searchState{next: 2, crashes: b.crashes, drains: b.drains, lates: b.lates, scales: b.scales,
-				silences: b.silences, flips: b.flips, moves: b.moves}
+				silences: b.silences, flips: b.flips, moves: b.moves, preempts: b.preempts}
 			start.cells[0] = cellWorld{container: Up, ready: true, id: 1}
 			start.x = Index{Key: key0, Ordinary: &Actual{Key: key0, Service: svc, State: Running, Identity: ident(0, 1),
 				Since: t0, Exclusive: b.exclusive, Net: Net{Address: "x", Routable: true}}}
-			s.explore(start, b.crashes == 0)
+			s.explore(start, b.crashes+b.preempts == 0)
 			t.Logf("%d states, %d steps", s.states, s.edges)
 			if s.states < 50 {
 				t.Errorf("only %d states: the search is not searching", s.states)

@@ -110,7 +110,7 @@ func (s *Service) Wanted() *Desired {
 }
 
 // Apply returns the service as it is after d was applied at now: s itself if nothing differs; the
-// same versions with new instances, routes, annotation and labels if only these differ; otherwise with one
+// same versions with new instances, routes, annotation, labels and priority if only these differ; otherwise with one
 // more version, named process, that rolls out. s may be nil for a new service. d.Process is
 // ignored. A newer version supersedes a rollout in progress. d.Decided() is stored.
 func Apply(s *Service, d Desired, process string, now time.Time) (*Service, error) {
@@ -157,7 +157,7 @@ func (s *Service) replaced(d Desired, process string, now time.Time) *Service {
 func (s *Service) updated(d Desired) *Service {
 	t := s.Target()
 	if t.Annotation == d.Annotation && reflect.DeepEqual(t.Routes, d.Routes) && s.Instances == d.Instances &&
-		maps.Equal(t.Workload.Labels, d.Workload.Labels) {
+		maps.Equal(t.Workload.Labels, d.Workload.Labels) && t.PreemptPriority == d.PreemptPriority {
 		return s
 	}
 	c := s.Scale(d.Instances)
@@ -166,15 +166,17 @@ func (s *Service) updated(d Desired) *Service {
 	}
 	t = c.Target()
 	t.Annotation, t.Routes, t.Instances, t.Workload.Labels = d.Annotation, d.Routes, d.Instances, d.Workload.Labels
+	t.PreemptPriority = d.PreemptPriority
 	return c
 }
 
 // SameWorkload reports whether a and b differ at most in fields that may change in place:
-// instances, routes, annotation, labels (and the process guid). (Diego dev notes, DesiredLRPs.)
+// instances, routes, annotation, labels, preempt_priority (and the process guid). (Diego dev notes, DesiredLRPs.)
 func SameWorkload(a, b *Desired) bool {
 	x, y := *a, *b
 	for _, d := range []*Desired{&x, &y} {
 		d.Process, d.Instances, d.Routes, d.Annotation, d.Workload.Labels = "", 0, nil, "", nil
+		d.PreemptPriority = 0
 	}
 	return reflect.DeepEqual(x, y)
 }

@@ -53,6 +53,8 @@ func (m *machine) step(e Event) error {
 		m.undesire()
 	case Retire:
 		return m.retire()
+	case Preempt:
+		return m.preempt(e)
 	case RestartCrashed:
 		m.restartCrashed()
 	case Resend:
@@ -331,7 +333,9 @@ func (m *machine) on(by Identity, s State, old *Actual) *Actual {
 	a.State, a.Identity = s, by
 	if old != nil {
 		a.CrashCount, a.LastCrash, a.Service, a.Exclusive = old.CrashCount, old.LastCrash, old.Service, old.Exclusive
-		a.Retiring = old.Retiring && old.Is(by)
+		if a.Retiring = old.Retiring && old.Is(by); a.Retiring {
+			a.Preempted = old.Preempted
+		}
 		if s == Claimed {
 			a.CrashReason = old.CrashReason
 		}
@@ -465,6 +469,7 @@ func (m *machine) crashDance(a *Actual, e Crash) {
 		return
 	case m.env.Wanted && a.Retiring:
 		m.place(nil) // it was to be started afresh anyhow
+		m.keepPreempted(a)
 		return
 	case e.Clean && policy.Mode == RestartOnFailure:
 		b.Finished = true
@@ -505,6 +510,7 @@ func (m *machine) remove(by Identity) error {
 		m.x.Ordinary, gone = nil, true
 		if m.env.Wanted {
 			m.place(nil)
+			m.keepPreempted(a)
 			if !a.Retiring { // it moves
 				m.x.Ordinary.LastCrash = a.LastCrash
 			}

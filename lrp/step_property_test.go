@@ -40,7 +40,7 @@ func drawEvent(rt *rapid.T, now time.Time, exclusive bool) Event {
 		RemoveEvacuating{By: by}, CellHealthy{by.Cell, by.Proc}, CellUnhealthy{by.Cell, by.Proc},
 		CellUnheard{by.Cell, by.Proc}, CellMustDie{by.Cell, by.Proc},
 		ProcDead{by.Proc}, ProcMoved{by.Cell, by.Proc, by.Proc + "2"},
-		Found{By: by, Service: svc, Stale: rapid.Bool().Draw(rt, "stale")},
+		Found{By: by, Service: svc, Stale: rapid.Bool().Draw(rt, "stale")}, Preempt{By: by, For: "other", Priority: 60},
 	}).Draw(rt, "event")
 }
 

@@ -27,6 +27,7 @@ func (b *builder) service(domain, name string, s *service) lrp.Desired {
 		Conditions: conditions(b, &s.place, s.CellMatch),
 	}
 	neighbours(b, s, &out)
+	out.PreemptPriority = preemptPriority(s.Preempt)
 	if s.Instances != nil {
 		out.Instances = *s.Instances
 	}
@@ -116,6 +117,14 @@ func (b *builder) restart(r *restart) lrp.RestartPolicy {
 	return out
 }
 
+// preemptPriority is the default, written or not, as a definition has it.
+func preemptPriority(p *int) int {
+	if p == nil || *p == action.DefaultPriority {
+		return 0
+	}
+	return *p
+}
+
 func (b *builder) task(t *oneTask) task.Definition {
 	out := task.Definition{
 		Workload: b.workload(&t.place, &t.workload, t.Resources),
@@ -124,7 +133,7 @@ func (b *builder) task(t *oneTask) task.Definition {
 		WhenFull: task.WhenFull(t.WhenFull.index), OnLost: task.OnLost(t.OnLost.index),
 		PendingTimeout: time.Duration(t.Pending), Conditions: conditions(b, &t.place, t.CellMatch),
 	}
-	out.Workload.ResultFile = t.ResultFile
+	out.Workload.ResultFile, out.PreemptPriority = t.ResultFile, preemptPriority(t.Preempt)
 	if t.has("pending_timeout") {
 		b.longer(&t.place, "pending_timeout", t.Pending, "when_full: fail does not wait for room")
 	}

@@ -65,6 +65,7 @@ type service struct {
 	SpreadOver   []string         `spec:"spread_over" default:"[zone]" doc:"labels over whose values the instances are spread, the most important first; then over zones and cells. Cells without the label count as one more value"`
 	MaxPer       free[int]        `spec:"max_per" doc:"maximum number of instances of a version for each value of a label, like rack: 1; cell: 1 means one on each cell. Others wait. Instances on cells that are drained or silent do not count"`
 	ApartFrom    []string         `spec:"apart_from" doc:"services of this domain that never share a cell with this one"`
+	Preempt      *int             `spec:"preempt_priority" min:"1" max:"100" default:"50" doc:"rank among services and tasks, used with cantina server --preempt: an instance that has waited for room for 5s ends running instances of services of lower rank"`
 	Checks       []check          `spec:"checks" doc:"health checks: an instance is RUNNING when all have passed; a later failure ends it"`
 	Readiness    []check          `spec:"readiness_checks" doc:"checks that only decide whether the instance is routable"`
 	Monitor      *tree            `spec:"monitor" doc:"a health check written as a step; ignored if checks is set"`
@@ -88,6 +89,7 @@ type oneTask struct {
 	OnLost     enum[losses]  `spec:"on_lost" default:"end" doc:"reaction of the cell when it loses contact with the leader; with keep, the task continues and is marked 'may still run'"`
 	WhenFull   enum[fulls]   `spec:"when_full" default:"wait" doc:"reaction when no cell has room; a task that is too large for every cell fails at once in either case"`
 	Pending    duration      `spec:"pending_timeout" default:"30m" doc:"fail the task if it has not started after this time"`
+	Preempt    *int          `spec:"preempt_priority" min:"1" max:"100" default:"50" doc:"rank among services and tasks, used with cantina server --preempt: a task that has waited for room for 5s ends running instances of services of lower rank. A task that runs is never ended for other work"`
 	Callback   string        `spec:"callback" doc:"http or https URL that receives a POST when the task has ended"`
 	Annotation string        `spec:"annotation" doc:"opaque text, at most 10 KiB"`
 }

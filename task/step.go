@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/action"
 	"cantina/label"
 )
 
@@ -31,6 +32,9 @@ func (d *Definition) Validate() error {
 	}
 	if _, err := label.ParseAll(d.Conditions); err != nil {
 		bad("cell_match", err.Error())
+	}
+	if err := action.CheckPriority(d.PreemptPriority); err != nil {
+		bad("preempt_priority", err.Error())
 	}
 	if d.PendingTimeout < 0 {
 		bad("pending_timeout", "must not be negative")

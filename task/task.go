@@ -126,7 +126,12 @@ type Definition struct {
 	OnLost      OnLost
 	// PendingTimeout ends a task that was not started in time; 0 = 30 min.
 	PendingTimeout time.Duration
+	// PreemptPriority ranks tasks and services that wait for room: 1 to 100, 0 = action.DefaultPriority.
+	PreemptPriority int
 }
+
+// Priority is the preempt_priority: 1 to 100.
+func (d *Definition) Priority() int { return action.PriorityOf(d.PreemptPriority) }
 
 // DeadlineBound reports whether the task ends with its cell's credit.
 func (d *Definition) DeadlineBound() bool { return d.OnLost == LostEnd }

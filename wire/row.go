@@ -87,6 +87,18 @@ func (r *reader) lastCrash(m *pb.LastCrash) lrp.LastCrash {
 	return lrp.LastCrash{Reason: m.GetReason(), Cell: m.GetCell(), At: r.time("at", m.GetAt())}
 }
 
+// fromPreempted is nil for an instance that is not stopped for other work.
+func fromPreempted(p lrp.Preempted) *pb.Preempted {
+	if p == (lrp.Preempted{}) {
+		return nil
+	}
+	return &pb.Preempted{By: text.Clean(p.By), Priority: int32(p.Priority), Cell: p.Cell, At: FromTime(p.At)}
+}
+
+func (r *reader) preempted(m *pb.Preempted) lrp.Preempted {
+	return lrp.Preempted{By: m.GetBy(), Priority: int(m.GetPriority()), Cell: m.GetCell(), At: r.time("at", m.GetAt())}
+}
+
 // FromActual is the wire form of one row of an index.
 func FromActual(a *lrp.Actual) *pb.ActualLRP {
 	return &pb.ActualLRP{
@@ -97,6 +109,7 @@ func FromActual(a *lrp.Actual) *pb.ActualLRP {
 		Since: FromTime(a.Since), Expires: FromTime(a.Expires), Retiring: a.Retiring, Finished: a.Finished,
 		Unheard: a.Unheard, Moving: a.Moving,
 		NotBefore: FromTime(a.NotBefore), Replaces: FromIdentity(a.Replaces), LastCrash: FromLastCrash(a.LastCrash),
+		Preempted: fromPreempted(a.Preempted),
 	}
 }
 
@@ -112,7 +125,7 @@ func ToActual(m *pb.ActualLRP) (*lrp.Actual, error) {
 		Since: r.time("since", m.GetSince()), Expires: r.time("expires", m.GetExpires()), Retiring: m.GetRetiring(),
 		Finished: m.GetFinished(), Unheard: m.GetUnheard(), Moving: m.GetMoving(),
 		NotBefore: r.time("not_before", m.GetNotBefore()), Replaces: ToIdentity(m.GetReplaces()),
-		LastCrash: r.lastCrash(m.GetLastCrash()),
+		LastCrash: r.lastCrash(m.GetLastCrash()), Preempted: r.preempted(m.GetPreempted()),
 	}
 	return a, r.err
 }

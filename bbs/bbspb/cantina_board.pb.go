@@ -251,8 +251,10 @@ type Desired struct {
 	Spread        []string               `protobuf:"bytes,19,rep,name=spread,proto3" json:"spread,omitempty"`
 	MaxPer        map[string]int64       `protobuf:"bytes,20,rep,name=max_per,json=maxPer,proto3" json:"max_per,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	ApartFrom     []string               `protobuf:"bytes,21,rep,name=apart_from,json=apartFrom,proto3" json:"apart_from,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// 1 to 100; 0 = the default, 50.
+	PreemptPriority int64 `protobuf:"varint,22,opt,name=preempt_priority,json=preemptPriority,proto3" json:"preempt_priority,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
@@ -430,6 +432,13 @@ func (x *Desired) GetApartFrom() []string {
 		return x.ApartFrom
 	}
 	return nil
+}
+
+func (x *Desired) GetPreemptPriority() int64 {
+	if x != nil {
+		return x.PreemptPriority
+	}
+	return 0
 }
 
 type Restart struct {
@@ -907,8 +916,10 @@ type Definition struct {
 	OnLost         int32                  `protobuf:"varint,9,opt,name=on_lost,json=onLost,proto3" json:"on_lost,omitempty"`
 	PendingTimeout *durationpb.Duration   `protobuf:"bytes,10,opt,name=pending_timeout,json=pendingTimeout,proto3" json:"pending_timeout,omitempty"`
 	Conditions     []string               `protobuf:"bytes,11,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// 1 to 100; 0 = the default, 50.
+	PreemptPriority int64 `protobuf:"varint,12,opt,name=preempt_priority,json=preemptPriority,proto3" json:"preempt_priority,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Definition) Reset() {
@@ -1016,6 +1027,13 @@ func (x *Definition) GetConditions() []string {
 		return x.Conditions
 	}
 	return nil
+}
+
+func (x *Definition) GetPreemptPriority() int64 {
+	if x != nil {
+		return x.PreemptPriority
+	}
+	return 0
 }
 
 type Callback struct {
@@ -1921,7 +1939,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x06number\x18\x02 \x01(\x03R\x06number\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x03R\x03low\x12\x12\n" +
 	"\x04high\x18\x04 \x01(\x03R\x04high\x12\x12\n" +
-	"\x04good\x18\x05 \x01(\bR\x04good\"\x84\b\n" +
+	"\x04good\x18\x05 \x01(\bR\x04good\"\xaf\b\n" +
 	"\aDesired\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x12\x1c\n" +
@@ -1949,7 +1967,8 @@ const file_cantina_board_proto_rawDesc = "" +
 	"\x06spread\x18\x13 \x03(\tR\x06spread\x12<\n" +
 	"\amax_per\x18\x14 \x03(\v2#.cantina.bbs.v1.Desired.MaxPerEntryR\x06maxPer\x12\x1d\n" +
 	"\n" +
-	"apart_from\x18\x15 \x03(\tR\tapartFrom\x1a9\n" +
+	"apart_from\x18\x15 \x03(\tR\tapartFrom\x12)\n" +
+	"\x10preempt_priority\x18\x16 \x01(\x03R\x0fpreemptPriority\x1a9\n" +
 	"\vRoutesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a9\n" +
@@ -2007,7 +2026,7 @@ const file_cantina_board_proto_rawDesc = "" +
 	"resolution\x18\x13 \x01(\x05R\n" +
 	"resolution\x12\x1c\n" +
 	"\tsuccessor\x18\x14 \x01(\tR\tsuccessor\x12\x18\n" +
-	"\averdict\x18\x15 \x01(\x03R\averdict\"\xf5\x03\n" +
+	"\averdict\x18\x15 \x01(\x03R\averdict\"\xa0\x04\n" +
 	"\n" +
 	"Definition\x120\n" +
 	"\bworkload\x18\x01 \x01(\v2\x14.cantina.v1.WorkloadR\bworkload\x12\x14\n" +
@@ -2025,7 +2044,8 @@ const file_cantina_board_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0ependingTimeout\x12\x1e\n" +
 	"\n" +
 	"conditions\x18\v \x03(\tR\n" +
-	"conditions\x1a9\n" +
+	"conditions\x12)\n" +
+	"\x10preempt_priority\x18\f \x01(\x03R\x0fpreemptPriority\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x01\n" +

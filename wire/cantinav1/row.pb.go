@@ -511,7 +511,9 @@ type ActualLRP struct {
 	// The last crash of the index, on any cell.
 	LastCrash *LastCrash `protobuf:"bytes,18,opt,name=last_crash,json=lastCrash,proto3" json:"last_crash,omitempty"`
 	// An evacuating copy whose cell is not drained: it is moved to another cell.
-	Moving        bool `protobuf:"varint,19,opt,name=moving,proto3" json:"moving,omitempty"`
+	Moving bool `protobuf:"varint,19,opt,name=moving,proto3" json:"moving,omitempty"`
+	// It is being ended, or was ended, for work of higher priority.
+	Preempted     *Preempted `protobuf:"bytes,20,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +681,82 @@ func (x *ActualLRP) GetMoving() bool {
 	return false
 }
 
+func (x *ActualLRP) GetPreempted() *Preempted {
+	if x != nil {
+		return x.Preempted
+	}
+	return nil
+}
+
+// For which work, where and when an instance was ended.
+type Preempted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Priority      int32                  `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
+	Cell          string                 `protobuf:"bytes,3,opt,name=cell,proto3" json:"cell,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preempted) Reset() {
+	*x = Preempted{}
+	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preempted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preempted) ProtoMessage() {}
+
+func (x *Preempted) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preempted.ProtoReflect.Descriptor instead.
+func (*Preempted) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Preempted) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Preempted) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Preempted) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *Preempted) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // How, where and when an instance of an index crashed last.
 type LastCrash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -691,7 +769,7 @@ type LastCrash struct {
 
 func (x *LastCrash) Reset() {
 	*x = LastCrash{}
-	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	mi := &file_cantina_v1_row_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +781,7 @@ func (x *LastCrash) String() string {
 func (*LastCrash) ProtoMessage() {}
 
 func (x *LastCrash) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[5]
+	mi := &file_cantina_v1_row_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +794,7 @@ func (x *LastCrash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastCrash.ProtoReflect.Descriptor instead.
 func (*LastCrash) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{5}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LastCrash) GetReason() string {
@@ -750,7 +828,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_cantina_v1_row_proto_msgTypes[6]
+	mi := &file_cantina_v1_row_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +840,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[6]
+	mi := &file_cantina_v1_row_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +853,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{6}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Holder) GetCell() string {
@@ -817,7 +895,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_cantina_v1_row_proto_msgTypes[7]
+	mi := &file_cantina_v1_row_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +907,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[7]
+	mi := &file_cantina_v1_row_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +920,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{7}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskResult) GetFailed() bool {
@@ -946,7 +1024,7 @@ type TaskRow struct {
 
 func (x *TaskRow) Reset() {
 	*x = TaskRow{}
-	mi := &file_cantina_v1_row_proto_msgTypes[8]
+	mi := &file_cantina_v1_row_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1036,7 @@ func (x *TaskRow) String() string {
 func (*TaskRow) ProtoMessage() {}
 
 func (x *TaskRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_row_proto_msgTypes[8]
+	mi := &file_cantina_v1_row_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1049,7 @@ func (x *TaskRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRow.ProtoReflect.Descriptor instead.
 func (*TaskRow) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_row_proto_rawDescGZIP(), []int{8}
+	return file_cantina_v1_row_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TaskRow) GetGuid() string {
@@ -1053,7 +1131,7 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\broutable\x18\x03 \x01(\bR\broutable\x12\x12\n" +
 	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1a\n" +
 	"\bstopping\x18\x05 \x01(\bR\bstopping\x123\n" +
-	"\astop_by\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\x96\x06\n" +
+	"\astop_by\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stopBy\"\xcb\x06\n" +
 	"\tActualLRP\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.cantina.v1.LRPKeyR\x03key\x120\n" +
 	"\aservice\x18\x02 \x01(\v2\x16.cantina.v1.ServiceKeyR\aservice\x120\n" +
@@ -1077,7 +1155,13 @@ const file_cantina_v1_row_proto_rawDesc = "" +
 	"\breplaces\x18\x11 \x01(\v2\x14.cantina.v1.IdentityR\breplaces\x124\n" +
 	"\n" +
 	"last_crash\x18\x12 \x01(\v2\x15.cantina.v1.LastCrashR\tlastCrash\x12\x16\n" +
-	"\x06moving\x18\x13 \x01(\bR\x06moving\"c\n" +
+	"\x06moving\x18\x13 \x01(\bR\x06moving\x123\n" +
+	"\tpreempted\x18\x14 \x01(\v2\x15.cantina.v1.PreemptedR\tpreempted\"w\n" +
+	"\tPreempted\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12\x12\n" +
+	"\x04cell\x18\x03 \x01(\tR\x04cell\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"c\n" +
 	"\tLastCrash\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x12*\n" +
@@ -1145,7 +1229,7 @@ func file_cantina_v1_row_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_row_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cantina_v1_row_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_cantina_v1_row_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_cantina_v1_row_proto_goTypes = []any{
 	(LRPState)(0),                 // 0: cantina.v1.LRPState
 	(Presence)(0),                 // 1: cantina.v1.Presence
@@ -1156,38 +1240,41 @@ var file_cantina_v1_row_proto_goTypes = []any{
 	(*Identity)(nil),              // 6: cantina.v1.Identity
 	(*Net)(nil),                   // 7: cantina.v1.Net
 	(*ActualLRP)(nil),             // 8: cantina.v1.ActualLRP
-	(*LastCrash)(nil),             // 9: cantina.v1.LastCrash
-	(*Holder)(nil),                // 10: cantina.v1.Holder
-	(*TaskResult)(nil),            // 11: cantina.v1.TaskResult
-	(*TaskRow)(nil),               // 12: cantina.v1.TaskRow
-	(*Mapping)(nil),               // 13: cantina.v1.Mapping
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*Preempted)(nil),             // 9: cantina.v1.Preempted
+	(*LastCrash)(nil),             // 10: cantina.v1.LastCrash
+	(*Holder)(nil),                // 11: cantina.v1.Holder
+	(*TaskResult)(nil),            // 12: cantina.v1.TaskResult
+	(*TaskRow)(nil),               // 13: cantina.v1.TaskRow
+	(*Mapping)(nil),               // 14: cantina.v1.Mapping
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_cantina_v1_row_proto_depIdxs = []int32{
-	13, // 0: cantina.v1.Net.ports:type_name -> cantina.v1.Mapping
-	14, // 1: cantina.v1.Net.stop_by:type_name -> google.protobuf.Timestamp
+	14, // 0: cantina.v1.Net.ports:type_name -> cantina.v1.Mapping
+	15, // 1: cantina.v1.Net.stop_by:type_name -> google.protobuf.Timestamp
 	5,  // 2: cantina.v1.ActualLRP.key:type_name -> cantina.v1.LRPKey
 	4,  // 3: cantina.v1.ActualLRP.service:type_name -> cantina.v1.ServiceKey
 	1,  // 4: cantina.v1.ActualLRP.presence:type_name -> cantina.v1.Presence
 	0,  // 5: cantina.v1.ActualLRP.state:type_name -> cantina.v1.LRPState
 	6,  // 6: cantina.v1.ActualLRP.identity:type_name -> cantina.v1.Identity
 	7,  // 7: cantina.v1.ActualLRP.net:type_name -> cantina.v1.Net
-	14, // 8: cantina.v1.ActualLRP.since:type_name -> google.protobuf.Timestamp
-	14, // 9: cantina.v1.ActualLRP.expires:type_name -> google.protobuf.Timestamp
-	14, // 10: cantina.v1.ActualLRP.not_before:type_name -> google.protobuf.Timestamp
+	15, // 8: cantina.v1.ActualLRP.since:type_name -> google.protobuf.Timestamp
+	15, // 9: cantina.v1.ActualLRP.expires:type_name -> google.protobuf.Timestamp
+	15, // 10: cantina.v1.ActualLRP.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 11: cantina.v1.ActualLRP.replaces:type_name -> cantina.v1.Identity
-	9,  // 12: cantina.v1.ActualLRP.last_crash:type_name -> cantina.v1.LastCrash
-	14, // 13: cantina.v1.LastCrash.at:type_name -> google.protobuf.Timestamp
-	14, // 14: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
-	14, // 15: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
-	2,  // 16: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
-	3,  // 17: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
-	10, // 18: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 12: cantina.v1.ActualLRP.last_crash:type_name -> cantina.v1.LastCrash
+	9,  // 13: cantina.v1.ActualLRP.preempted:type_name -> cantina.v1.Preempted
+	15, // 14: cantina.v1.Preempted.at:type_name -> google.protobuf.Timestamp
+	15, // 15: cantina.v1.LastCrash.at:type_name -> google.protobuf.Timestamp
+	15, // 16: cantina.v1.TaskResult.started:type_name -> google.protobuf.Timestamp
+	15, // 17: cantina.v1.TaskResult.ended:type_name -> google.protobuf.Timestamp
+	2,  // 18: cantina.v1.TaskRow.state:type_name -> cantina.v1.TaskState
+	3,  // 19: cantina.v1.TaskRow.outcome:type_name -> cantina.v1.TaskOutcome
+	11, // 20: cantina.v1.TaskRow.holder:type_name -> cantina.v1.Holder
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_row_proto_init() }
@@ -1202,7 +1289,7 @@ func file_cantina_v1_row_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_row_proto_rawDesc), len(file_cantina_v1_row_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
