@@ -72,6 +72,9 @@ type Config struct {
 	// Placed and Round, if set, get how long placed work waited, and how long each round took. They
 	// must not wait.
 	Placed, Round func(time.Duration)
+	// Starved, if set, gets items that have waited for room with Placement.Preempt (placement.Auction.Starving). It
+	// is called from Loop, without a lock held.
+	Starved func([]placement.Item)
 	// Runtime is how calls to cells run; a simulator has its own.
 	Runtime Runtime
 }
@@ -90,7 +93,9 @@ type Stats struct {
 	Rounds, Placed, Refused, Unanswered int
 	// RefusedByCell counts items that a cell did not take, Granted batch grants.
 	RefusedByCell, Granted int
-	Waiting                int
+	// Preempted counts instances that were stopped for work of higher priority.
+	Preempted int
+	Waiting   int
 	// Calls are in progress, Ready are the cells whose next call waits for room, Silent those that did
 	// not answer the last one.
 	Calls, Ready, Silent int

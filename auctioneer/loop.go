@@ -61,6 +61,10 @@ func (a *Auctioneer) pass() (calls []Call, placed []string) {
 	a.woken = a.round(now)
 	results := a.outbox
 	a.outbox = nil
+	var starving []placement.Item
+	if a.cfg.Starved != nil && !a.woken {
+		starving = a.auction.Starving(now)
+	}
 	due, ok := a.auction.Next()
 	if a.due = due; !ok {
 		a.due = run.Never
@@ -78,6 +82,9 @@ func (a *Auctioneer) pass() (calls []Call, placed []string) {
 	a.unlock()
 	for i := range results {
 		a.report(&results[i])
+	}
+	if len(starving) > 0 {
+		a.cfg.Starved(starving)
 	}
 	return calls, placed
 }

@@ -140,6 +140,9 @@ func New(cfg Config, rows []store.Row) (*Leader, error) {
 
 	auction := cfg.Auctioneer
 	auction.Clock, auction.Log = cfg.Clock, cfg.Log
+	if auction.Placement.Preempt {
+		auction.Starved = l.preempt
+	}
 	l.Placement = newPlacementAdapter(placementConfig{Term: cfg.Term, Cells: cfg.Cells, NewID: cfg.NewID, Joined: l.joined,
 		Board: func() PlacementBoard { return l.Board }, Auctioneer: auction})
 	l.Auctioneer = l.Placement.auctioneer

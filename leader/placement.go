@@ -116,7 +116,7 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		d := w.Desired
 		items = append(items, placement.Item{ID: LRPItem(w.Key), Hold: p.cfg.NewID(), Kind: placement.KindLRP,
 			Group: w.Key.Process, Service: d.Service.String(), Index: w.Key.Index,
-			Need: d.Workload.Resources, Avoid: w.Avoid,
+			Need: d.Workload.Resources, Avoid: w.Avoid, Priority: d.Priority(),
 			Name: fmt.Sprintf("%v/%d", d.Service, w.Key.Index), Constraint: Suits(d)})
 		p.lrps[LRPItem(w.Key)], p.asked[LRPItem(w.Key)] = w, p.last
 		dropped = append(dropped, w.Dropped...)
@@ -125,7 +125,7 @@ func (p *PlacementAdapter) Request(lrps []bbs.LRPWant, tasks []bbs.TaskWant) {
 		d := w.Definition
 		items = append(items, placement.Item{ID: TaskItem(w.GUID), Hold: w.UID, Name: "task " + w.GUID,
 			Kind: placement.KindTask, Need: d.Workload.Resources,
-			Constraint: taskSuits(d)})
+			Constraint: taskSuits(d), Priority: d.Priority()})
 		p.tasks[TaskItem(w.GUID)], p.asked[TaskItem(w.GUID)] = w, p.last
 		if w.Dropped {
 			dropped = append(dropped, w.UID)

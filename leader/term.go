@@ -41,6 +41,7 @@ type Settings struct {
 	AllowBump     bool
 	TurnoverLimit int
 	BatchReserve  int         // percent
+	Preempt       bool        // instances are stopped for waiting work of higher priority
 	Tasks         task.Policy // how long ended tasks are kept, and when they are requested again
 	// Past limits the records of a term about the past.
 	Past Past
@@ -119,7 +120,7 @@ func Begin(cfg Settings, lease *store.Leadership, rows []store.Row, cells *link.
 	t.Leader, err = New(Config{Cluster: lease.Cluster(), Term: lease.Term(), Store: lease, Revision: lease.Revision(),
 		Cells: directory{cells}, Hub: t.hub, Callbacks: t.callbacks, Clock: cfg.Clock, Log: t.log, NewID: NewID,
 		Go: t.call, Resign: t.resign, Signals: SignalCalls{Go: t.call, Signal: t.signal},
-		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve},
+		Auctioneer: auctioneer.Config{Placement: placement.Config{BatchReserve: cfg.BatchReserve, Preempt: cfg.Preempt},
 			Placed: cfg.Measures.Placed, Round: cfg.Measures.Round},
 		Scheduler: scheduler.Config{Scripts: scheduler.Programs{Env: cfg.ScriptEnv}, Zone: cfg.Zone},
 		Registry: registry.Config{Behind: cells.Behind,

@@ -87,5 +87,6 @@ func movedItem(m *bbs.Movable) placement.Item {
 	d := m.Desired
 	return placement.Item{ID: LRPItem(m.Key), Hold: m.Instance, Kind: placement.KindLRP, Group: m.Key.Process,
 		Service: d.Service.String(), Index: m.Key.Index, Need: d.Workload.Resources,
-		Name: fmt.Sprintf("%v/%d", d.Service, m.Key.Index), Constraint: Suits(d)}
+		Name: fmt.Sprintf("%v/%d", d.Service, m.Key.Index), Constraint: Suits(d),
+		Priority: d.Priority()}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"cantina/auctioneer"
 	"cantina/batch"
 	"cantina/cell"
 	"cantina/internal/text"
@@ -352,6 +353,10 @@ func (v explainView) sayAwaited(x *plan.Explanation) bool {
 func (v explainView) remedy(x *plan.Explanation, item string) {
 	if v.sayAwaited(x) { // they may have room
 		return
+	}
+	if cell, n := auctioneer.Awaits(v.Auctioneer, item); n > 0 {
+		x.Reasons = append(x.Reasons, plan.Reason{Code: "preempting", Text: fmt.Sprintf(
+			"waits for %s on cell %s to end, of lower preempt_priority; the room is reserved", text.Count(n, "instance"), cell)})
 	}
 	_, why, waits := v.Auctioneer.Explain(item)
 	if !waits || why == nil {

@@ -80,6 +80,8 @@ func serverVerb(c *cli) *cobra.Command {
 	numberVar(p, &f.cfg.TurnoverLimit, "turnover-limit", "", 0, 0, math.MaxInt32,
 		"with worker-set consensus: queue further new cells while this many wait; 0 never queues")
 	numberVar(p, &f.cfg.BatchReserve, "batch-reserve", "", 0, 0, 100, "percentage of each cell reserved for batch tasks")
+	p.BoolVar(&f.cfg.Preempt, "preempt", false,
+		"stop instances of services for waiting services and tasks of higher preempt_priority")
 	callbackFlag(cmd, &f.callback)
 	retentionFlags(cmd, &f.kept)
 	f.metrics.add(cmd)
@@ -112,6 +114,7 @@ func runServer(c *cli, f serverFlags) error {
 	cfg.Bistro = f.cfg.Bistro
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve
+	cfg.Preempt = f.cfg.Preempt
 	if f.witness == "consensus" {
 		cfg.Witness = worker.WitnessConsensus
 	}

@@ -118,6 +118,8 @@ func termSamples(g leader.Gauges) []metric.Sample {
 			int64(a.RefusedByCell)),
 		total("cantina_placements_unanswered_total", "Items that no cell confirmed in time, in this term.",
 			int64(a.Unanswered)),
+		total("cantina_preemptions_total", "Instances that were stopped for work of higher priority, in this term.",
+			int64(a.Preempted)),
 	}
 	for _, s := range sessionStates {
 		out = append(out, count("cantina_sessions", sessions, s.String(), g.Sessions[s]))
