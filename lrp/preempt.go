@@ -4,8 +4,10 @@ package lrp
 // already, is never stopped for that.
 func (m *machine) preempt(e Preempt) error {
 	o, d := m.x.Ordinary, m.env.Desired
-	if !o.Is(e.By) || !o.Serves() || !m.env.Wanted || m.x.Evacuating != nil || m.x.Suspect != nil || d == nil ||
-		m.stopFirst() || d.Priority() >= e.Priority {
+	switch {
+	case !o.Is(e.By) || !o.Serves() || !m.env.Wanted || m.x.Evacuating != nil || m.x.Suspect != nil || d == nil,
+		m.stopFirst(),
+		d.Priority() >= e.Priority:
 		return ErrCannotBePreempted
 	}
 	m.markRetiring()

@@ -35,6 +35,7 @@ func (b *board) watch() bbs.Watch {
 			}
 			if err == nil {
 				w.check.decided(w, x, e, env, after)
+				w.check.preempted(b.r, x, e, env, after)
 			}
 		},
 		Task: func(t *task.Task, e task.Event, after *task.Task, err error) {

@@ -28,6 +28,8 @@ type Config struct {
 	Late bool
 	// Moves: instances of services are moved (see moves.go).
 	Moves bool
+	// Preempt: the cells are full, and instances are stopped for work of higher priority (see preempt.go).
+	Preempt bool
 	// Faults are those that are made; nil = all.
 	Faults []Fault
 	// Trace gets one line for each step; nil = none.
@@ -86,6 +88,7 @@ type Result struct {
 	TooLarge         int // tasks that ended because no cell could ever hold them
 	Late             int // how often a leader was late
 	Moves            int // instances of which a move began
+	Preempted        int // instances that were stopped for other work
 	Stale            int // how often a user found that a domain was not fresh
 	Coverage         Coverage
 }

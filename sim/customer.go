@@ -120,6 +120,9 @@ func (cu *customers) tidy(b *board) {
 		}
 	}
 	b.r.discard()
+	if cu.w.cfg.Preempt {
+		cu.shrink(b)
+	}
 	for _, t := range cu.w.store.work().tasks {
 		if !t.Ended() && cu.w.now-cu.w.store.rows[bbs.TaskRow(t.GUID)].(*saved).at > 45*time.Second {
 			cu.w.trace("customer: cancel %s, which runs for ever", t.GUID)
@@ -143,6 +146,8 @@ func (cu *customers) useService(b *board) {
 	case err != nil || old.Removed:
 		cu.apply(b, cu.definition(k))
 	case !wild:
+	case cu.w.cfg.Preempt && cu.w.chance(150):
+		cu.rerank(b, k)
 	case cu.w.chance(120):
 		cu.noted(ChangeService, "remove %v", k)
 		b.ask("remove", func(ctx context.Context) error {
@@ -262,6 +267,7 @@ func (cu *customers) definition(k lrp.ServiceKey) lrp.Desired {
 	if cu.w.chance(150) {
 		d.Restart.Mode = lrp.RestartOnFailure
 	}
+	cu.ranked(&d)
 	return d
 }
 
@@ -290,6 +296,9 @@ func (cu *customers) taskDefinition() *task.Definition {
 	}
 	if cu.w.chance(200) {
 		d.CallbackURL = "http://127.0.0.1/done"
+	}
+	if cu.w.cfg.Preempt {
+		d.PreemptPriority = cu.rank()
 	}
 	return d
 }

@@ -52,6 +52,7 @@ func RunMany(m Many) (Sum, error) {
 		s.Fired += r.Fired
 		s.Orphans += r.Orphans
 		s.Moves += r.Moves
+		s.Preempted += r.Preempted
 		s.TooLarge += r.TooLarge
 		s.Stale += r.Stale
 		s.Coverage.Merge(r.Coverage)

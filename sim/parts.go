@@ -30,7 +30,7 @@ func (r *leadership) open(cfg worker.Config) error {
 		NewID: func() string { return w.customers.newID("id-") }, Go: r.beside,
 		Resign: func(fence.Term) { r.end("a higher term was heard") },
 		Auctioneer: auctioneer.Config{Placement: placement.Config{InFlight: 5 * time.Second, Rest: time.Second,
-			Patience: 5 * time.Second},
+			Patience: 5 * time.Second, Preempt: w.cfg.Preempt, PreemptAfter: preemptAfter},
 			Runtime: auctioneer.Runtime{Go: r.threads.run, Watch: func(placed []string) {
 				r.fit(func(cell string) bool { return slices.Contains(placed, cell) })
 			}}},

@@ -44,6 +44,9 @@ func parts() []part {
 		choice("moves", "instances of services are moved to other cells, as rebalance does",
 			func(c *Config) *bool { return &c.Moves },
 			map[string]bool{"true": true, "false": false}, []bool{false, true}),
+		choice("preempt", "the cells are full, and instances of services are stopped for work of higher priority",
+			func(c *Config) *bool { return &c.Preempt },
+			map[string]bool{"true": true, "false": false}, []bool{false, false, true}),
 	}
 }
 

@@ -28,7 +28,8 @@ func TestEveryShapeIsDrawn(t *testing.T) {
 		}
 	}
 	want := "servers 1 2 3; cells 1 2 3 4 5 6; jobs 1 2 3; nodes 1 2 3 5; schedules 0 1 2 3 6; load batch mixed; " +
-		"witness consensus list; alone false true; late false true; moves false true"
+		"witness consensus list; alone false true; late false true; moves false true; " +
+		"preempt false true"
 	var got []string
 	for _, p := range parts() {
 		got = append(got, p.name+" "+strings.Join(slices.Sorted(maps.Keys(shapes[p.name])), " "))

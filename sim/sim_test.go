@@ -99,6 +99,18 @@ func TestCleanMoves(t *testing.T) {
 	t.Logf("%d steps, %d seeds, %d moves", sum.Steps, sum.Seeds, sum.Moves)
 }
 
+// TestCleanPreempt is TestClean with full cells, on which instances are stopped for work of higher priority.
+func TestCleanPreempt(t *testing.T) {
+	sum, err := RunMany(Many{Seed: *seedFlag, Steps: steps(), Config: Config{Load: Mixed, Preempt: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Preempted == 0 {
+		t.Fatalf("nothing was stopped: %+v", sum)
+	}
+	t.Logf("%d steps, %d seeds, %d instances stopped", sum.Steps, sum.Seeds, sum.Preempted)
+}
+
 // mixedMissing lists the pairs of services and tasks that never happened; TestClean sees
 // to the others.
 func mixedMissing(c *Coverage) (out []string) {

@@ -129,6 +129,27 @@ func restored() []Mistake {
 	}
 }
 
+// preemptions are mistakes of work that is stopped for other work.
+func preemptions() []Mistake {
+	const full = "--load mixed --preempt true"
+	return []Mistake{
+		{Name: "PreemptsEqual", Rule: "instances are stopped for work of equal priority", Args: full, By: "contract",
+			Patches: []mutate.Patch{
+				patch("lrp/preempt.go", "d.Priority() >= e.Priority:",
+					"d.Priority() >= e.Priority && !(mistake.On(\"PreemptsEqual\") && d.Priority() == e.Priority):"),
+				patch("placement/preempt.go", "v.Priority < it.Priority:",
+					"(v.Priority < it.Priority || mistake.On(\"PreemptsEqual\") && v.Priority == it.Priority):"),
+				patch("bbs/preempt.go", "\t\tt.Priority() < below\n",
+					"\t\t(t.Priority() < below || mistake.On(\"PreemptsEqual\") && t.Priority() == below)\n"),
+			}},
+		{Name: "PreemptsStopFirst", Rule: "instances that may have no copy are stopped for other work", Args: full,
+			By: "contract", Patches: []mutate.Patch{
+				patch("lrp/preempt.go", "\t\tm.stopFirst(),\n", "\t\tm.stopFirst() && !mistake.On(\"PreemptsStopFirst\"),\n"),
+				patch("bbs/preempt.go", "&& !t.StopFirst() &&", "&& (!t.StopFirst() || mistake.On(\"PreemptsStopFirst\")) &&"),
+			}},
+	}
+}
+
 // schedules are mistakes of the timetable.
 func schedules() []Mistake {
 	const six = "--schedules 6 --load batch"
