@@ -45,8 +45,14 @@ func beginOver(t *testing.T, backend mem.Config) (*Term, func()) {
 // same keys, as if they were repaired at that time.
 func beginWith(t *testing.T, backend mem.Config, newCluster bool, ops []store.Op, bad ...store.Row) (*Term, func()) {
 	t.Helper()
+	return beginSet(t, backend, Settings{NewCluster: newCluster}, ops, bad...)
+}
+
+// beginSet is beginWith with some settings.
+func beginSet(t *testing.T, backend mem.Config, set Settings, ops []store.Op, bad ...store.Row) (*Term, func()) {
+	t.Helper()
 	clock := run.Bubble()
-	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: newCluster})
+	s, err := store.New(mem.New(backend), store.Config{Clock: clock, NewCluster: set.NewCluster})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +71,8 @@ func beginWith(t *testing.T, backend mem.Config, newCluster bool, ops []store.Op
 	rows := slices.DeleteFunc(slices.Clone(leadership.Rows()), func(r store.Row) bool {
 		return slices.ContainsFunc(bad, func(b store.Row) bool { return b.Key == r.Key })
 	})
-	tm, err := Begin(Settings{Name: "s", NewCluster: newCluster, Timeouts: worker.DefaultTimeouts(), Clock: clock,
-		Log: slog.New(slog.DiscardHandler)}, leadership, append(rows, bad...), link.NewDirectory(link.Security{}))
+	set.Name, set.Timeouts, set.Clock, set.Log = "s", worker.DefaultTimeouts(), clock, slog.New(slog.DiscardHandler)
+	tm, err := Begin(set, leadership, append(rows, bad...), link.NewDirectory(link.Security{}))
 	if err != nil {
 		t.Fatal(err)
 	}
