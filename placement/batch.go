@@ -59,7 +59,7 @@ func (b *batchWaits) refused(s *shape, w *Want, r *Refusal, now time.Duration) *
 	e.item = Item{ID: waiterName(w.Hold), Hold: w.Hold, Kind: KindBatch, Need: w.Need}
 	e.asked, e.poked = now, false
 	if e.mark != nil {
-		e.mark.earmarkFor = e.item.ID
+		e.mark.reserve(&e.item, waitedLonger)
 		r.Kept = fmt.Sprintf("cell %s is reserved for it and gets the next free resources", e.mark.name)
 	}
 	return r

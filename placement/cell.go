@@ -25,6 +25,7 @@ type cell struct {
 	ports             map[int]int // fixed ports, by how many holdings have each
 	earmark           vector      // kept for one waiting item
 	earmarkFor        string      // its ID
+	earmarkText       string      // its name, and why it has the reservation
 	earmarkKind       Kind
 
 	class, slot      int // -1 = in no class

@@ -75,7 +75,7 @@ func (l *Ledger) explain(s *shape) *Refusal {
 			continue
 		}
 		if c.earmarkFor != "" && r.Kept == "" {
-			r.Kept = fmt.Sprintf("cell %s is reserved for %s, which has waited longer", c.name, c.earmarkFor)
+			r.Kept = fmt.Sprintf("cell %s is reserved for %s", c.name, c.earmarkText)
 		}
 		l.fallShort(s, c, short)
 	}

@@ -211,6 +211,7 @@ func (a *Auction) Await(id string, p *Preemption) {
 	}
 	a.unmark(e)
 	a.keep(e, c)
+	c.reserve(&e.item, preempts)
 	e.ends = slices.Concat(p.Victims, p.Ending)
 }
 

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -36,7 +37,8 @@ func (a *Auction) reserveCells(now time.Duration) {
 // keep keeps a cell for an entry.
 func (a *Auction) keep(e *entry, c *cell) {
 	e.mark = c
-	c.earmark, c.earmarkFor, c.earmarkKind = slices.Clone(e.queue.shape.need), e.item.ID, e.item.Kind
+	c.earmark, c.earmarkKind = slices.Clone(e.queue.shape.need), e.item.Kind
+	c.reserve(&e.item, waitedLonger)
 	a.marks = append(a.marks, e)
 	a.touch(c, false)
 }
@@ -50,6 +52,17 @@ func (a *Auction) patient() int {
 		}
 	}
 	return n
+}
+
+// Why a cell is reserved for an item.
+const (
+	waitedLonger = "which has waited longer"
+	preempts     = "for which instances there are being stopped"
+)
+
+// reserve sets the item for which a cell is reserved.
+func (c *cell) reserve(it *Item, why string) {
+	c.earmarkFor, c.earmarkText = it.ID, cmp.Or(it.Name, it.ID)+", "+why
 }
 
 // checkMarks drops reservations on cells that can no longer serve them.
@@ -112,7 +125,7 @@ func (a *Auction) unmark(e *entry) {
 		e.endedAt = a.last
 	}
 	e.mark, e.ends = nil, nil
-	c.earmark, c.earmarkFor = nil, ""
+	c.earmark, c.earmarkFor, c.earmarkText = nil, "", ""
 	a.freed = true
 	a.touch(c, true)
 	a.marks = slices.DeleteFunc(a.marks, func(x *entry) bool { return x == e })
