@@ -19,6 +19,14 @@ func Await(a *Auctioneer, item string, p *placement.Preemption) {
 	a.wake()
 }
 
+// Spare records that nothing may be ended for an item now: it is tried again later.
+func Spare(a *Auctioneer, item string) {
+	now := a.cfg.Clock.Boot()
+	a.lock()
+	defer a.unlock()
+	a.auction.Spare(now, item)
+}
+
 // Awaits returns the cell whose work is ended for an item that waits, and how much of that has not ended; 0 = none.
 func Awaits(a *Auctioneer, item string) (cell string, n int) {
 	a.lock()

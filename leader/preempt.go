@@ -52,6 +52,7 @@ func (l *Leader) preemptFor(it *placement.Item, victims []placement.Victim, byHo
 	}
 	if len(chosen) > 0 {
 		if err := l.Board.Preempt(b, chosen); err != nil {
+			auctioneer.Spare(l.Auctioneer, it.ID)
 			l.log.Debug("preempt", "item", it.Name, "cell", p.Cell, "error", err)
 			return 0
 		}

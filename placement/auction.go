@@ -45,6 +45,8 @@ type entry struct {
 	// The holdings that are being ended for it, and when the last of these was gone.
 	ends    []string
 	endedAt time.Duration
+	// Of an entry that replaced another one: its cell, and ends.
+	was *kept
 }
 
 // queue holds the waiting work of one shape, best first.
@@ -108,20 +110,21 @@ func (a *Auction) Submit(now time.Duration, items ...Item) error {
 			continue
 		}
 		a.note(it.Constraint.Apart)
-		since := now
+		since, was := now, (*kept)(nil)
 		if x := a.flights.pending[it.ID]; x != nil {
 			if x.flies != nil {
 				again := *it
 				x.flies.again = &again
 				continue
 			}
-			since = x.waits.since
+			since, was = x.waits.since, x.waits.kept()
 			a.drop(x.waits)
 		}
 		if len(room) == 0 {
 			room = make([]entry, min(len(items)-i, entriesAtOnce))
 		}
 		a.enter(&room[0], it, since)
+		room[0].was = was
 		room = room[1:]
 	}
 	return err
@@ -376,6 +379,7 @@ func (a *Auction) admitFresh(now time.Duration) []*entry {
 		e.queue, last = q, q
 		q.n++
 		q.came = append(q.came, e)
+		a.resume(e)
 	}
 	for _, q := range a.queues {
 		q.take()

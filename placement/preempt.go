@@ -215,6 +215,44 @@ func (a *Auction) Await(id string, p *Preemption) {
 	e.ends = slices.Concat(p.Victims, p.Ending)
 }
 
+// kept is what an entry keeps when the same item is requested again: its cell, and the work that is ended there.
+type kept struct {
+	cell *cell
+	ends []string
+	at   time.Duration
+}
+
+func (e *entry) kept() *kept {
+	switch {
+	case e.was != nil:
+		return e.was
+	case len(e.ends) == 0 && e.endedAt == 0:
+		return nil
+	}
+	return &kept{e.mark, e.ends, e.endedAt}
+}
+
+// resume reserves the cell again that an earlier entry of the item had.
+func (a *Auction) resume(e *entry) {
+	was := e.was
+	if e.was = nil; was == nil {
+		return
+	}
+	e.endedAt = was.at
+	if c := was.cell; c != nil && a.byName[c.name] == c && c.earmarkFor == "" {
+		a.keep(e, c)
+		c.reserve(&e.item, preempts)
+		e.ends = was.ends
+	}
+}
+
+// Spare records that nothing may be ended for an item now.
+func (a *Auction) Spare(now time.Duration, id string) {
+	if e := a.entryOf(id); e != nil && e.queue != nil {
+		e.queue.starveAt = now + a.cfg.PreemptAfter
+	}
+}
+
 // Awaits returns the cell that is reserved for an item, and how many holdings there are being ended for it; 0 = none.
 func (a *Auction) Awaits(id string) (cell string, n int) {
 	e := a.entryOf(id)

@@ -432,3 +432,48 @@ func TestStarvingIsPaced(t *testing.T) {
 		t.Error("a cell is reserved")
 	}
 }
+
+// TestARepeatedRequestKeepsItsRoom: convergence repeats each request, and a change of the priority comes with it.
+func TestARepeatedRequestKeepsItsRoom(t *testing.T) {
+	const s = time.Second
+	a, victims := preempting(t)
+	submit(t, a, 0, urgent("u", 400, 60))
+	a.Round(0)
+	a.Round(6 * s)
+	p, ok := a.Preempt(6*s, "u.0", victims, 10)
+	if !ok {
+		t.Fatal("no room")
+	}
+	a.Await("u.0", &p)
+	again := urgent("u", 400, 70)
+	submit(t, a, 7*s, again)
+	submit(t, a, 7*s, again, lrpItem("low", 0, 400)) // twice before a round
+	a.Release(p.Victims...)
+	if got := placedIDs(a.Round(7 * s)); got != "u.0" {
+		t.Errorf("placed: %q", got)
+	}
+
+	a, victims = preempting(t)
+	submit(t, a, 0, urgent("u", 400, 60))
+	a.Round(0)
+	a.Round(6 * s)
+	p, _ = a.Preempt(6*s, "u.0", victims, 10)
+	a.Await("u.0", &p)
+	submit(t, a, 7*s, again)
+	a.Round(7 * s)
+	if cell, n := a.Awaits("u.0"); cell != "c0" || n != 1 || starving(a, 30*s) != "" {
+		t.Errorf("it awaits %d on %q", n, cell)
+	}
+	small := lrpItem("low", 0, 10)
+	submit(t, a, 30*s, small)
+	if r := a.Round(30 * s); len(r.Refused) != 1 ||
+		!strings.Contains(r.Refused[0].Refusal.String(), "cell c0 is reserved for u.0, for which instances there are being stopped") {
+		t.Errorf("%+v", r.Refused)
+	}
+	a.Spare(40*s, "u.0")
+	a.Spare(40*s, "other")
+	a.Release(p.Victims...)
+	if got := starving(a, 45*s-1); got != "low.0" {
+		t.Errorf("%q starves, and u may have none", got)
+	}
+}
