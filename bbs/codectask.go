@@ -59,7 +59,8 @@ func definitionRecord(d *task.Definition) *bbspb.Definition {
 		Tolerations: text.CleanAll(d.Tolerations), Annotation: []byte(d.Annotation), CallbackUrl: text.Clean(d.CallbackURL),
 		WhenFull:   int32(d.WhenFull),
 		Conditions: text.CleanAll(d.Conditions),
-		OnLost:     int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout), PreemptPriority: int64(d.PreemptPriority),
+		OnLost:     int32(d.OnLost), PendingTimeout: wire.FromDuration(d.PendingTimeout),
+		PreemptPriority: int64(d.PreemptPriority),
 	}
 }
 

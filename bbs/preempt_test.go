@@ -16,8 +16,6 @@ import (
 	"cantina/task"
 )
 
-var highKey = lrp.ServiceKey{Domain: "d", Name: "high"}
-
 // ranked is web with a name and a priority.
 func ranked(name string, n, priority int) lrp.Desired {
 	d := web(n, "1")
@@ -224,9 +222,10 @@ func TestPreemptibles(t *testing.T) {
 		then   func(r *rig, all []Preemptible)
 		want   string
 	}{
-		"all":        {want: "[web/0 10 false, web/1 10 false, x/0 20 false]"},
-		"equal":      {change: func(d *lrp.Desired) { d.PreemptPriority = 60 }, want: "[x/0 20 false]"},
-		"default":    {change: func(d *lrp.Desired) { d.PreemptPriority = 0 }, want: "[x/0 20 false, web/0 50 false, web/1 50 false]"},
+		"all":   {want: "[web/0 10 false, web/1 10 false, x/0 20 false]"},
+		"equal": {change: func(d *lrp.Desired) { d.PreemptPriority = 60 }, want: "[x/0 20 false]"},
+		"default": {change: func(d *lrp.Desired) { d.PreemptPriority = 0 },
+			want: "[x/0 20 false, web/0 50 false, web/1 50 false]"},
 		"exclusive":  {change: func(d *lrp.Desired) { d.Exclusive = true }, want: "[x/0 20 false]"},
 		"stop first": {change: func(d *lrp.Desired) { d.Strategy = lrp.StopFirst }, want: "[x/0 20 false]"},
 		"a fixed port": {change: func(d *lrp.Desired) {

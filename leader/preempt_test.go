@@ -75,7 +75,8 @@ func TestPreemption(t *testing.T) {
 				v := viewOf(tm)
 				apply := func(all ...lrp.Desired) {
 					t.Helper()
-					if _, err := tm.Board.Apply(t.Context(), plan.Application{Domain: "d", Services: all}, plan.Write{}, nil); err != nil {
+					a := plan.Application{Domain: "d", Services: all}
+					if _, err := tm.Board.Apply(t.Context(), a, plan.Write{}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

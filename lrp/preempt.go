@@ -2,7 +2,7 @@ package lrp
 
 // preempt stops a serving instance for work of higher priority. One that may have no second copy, or has a copy
 // already, is never stopped for that.
-func (m *machine) preempt(e Preempt) error {
+func preempt(m *machine, e Preempt) error {
 	o, d := m.x.Ordinary, m.env.Desired
 	switch {
 	case !o.Is(e.By) || !o.Serves() || !m.env.Wanted || m.x.Evacuating != nil || m.x.Suspect != nil || d == nil,
@@ -17,7 +17,7 @@ func (m *machine) preempt(e Preempt) error {
 }
 
 // keepPreempted keeps the reason why the instance of a was stopped on the row that waits for a place.
-func (m *machine) keepPreempted(a *Actual) {
+func keepPreempted(m *machine, a *Actual) {
 	if o := m.x.Ordinary; o != nil && o.State == Unclaimed && a.Preempted != (Preempted{}) {
 		b := *o
 		b.Preempted = a.Preempted

@@ -54,7 +54,7 @@ func (m *machine) step(e Event) error {
 	case Retire:
 		return m.retire()
 	case Preempt:
-		return m.preempt(e)
+		return preempt(m, e)
 	case RestartCrashed:
 		m.restartCrashed()
 	case Resend:
@@ -469,7 +469,7 @@ func (m *machine) crashDance(a *Actual, e Crash) {
 		return
 	case m.env.Wanted && a.Retiring:
 		m.place(nil) // it was to be started afresh anyhow
-		m.keepPreempted(a)
+		keepPreempted(m, a)
 		return
 	case e.Clean && policy.Mode == RestartOnFailure:
 		b.Finished = true
@@ -510,7 +510,7 @@ func (m *machine) remove(by Identity) error {
 		m.x.Ordinary, gone = nil, true
 		if m.env.Wanted {
 			m.place(nil)
-			m.keepPreempted(a)
+			keepPreempted(m, a)
 			if !a.Retiring { // it moves
 				m.x.Ordinary.LastCrash = a.LastCrash
 			}

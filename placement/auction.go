@@ -152,7 +152,7 @@ func (a *Auction) enqueue(it *Item, since time.Duration) *entry {
 // enter fills an entry, which then waits for the next round.
 func (a *Auction) enter(e *entry, it *Item, since time.Duration) {
 	a.seq++
-	*e = entry{item: *it, since: since, seq: a.seq, rank: rank(it), size: memory(it), priority: a.priority(it)}
+	*e = entry{item: *it, since: since, seq: a.seq, rank: rank(it), size: memory(it), priority: a.cfg.priority(it)}
 	if e.pending = a.flights.pending[it.ID]; e.pending == nil {
 		e.pending = &e.own
 		a.flights.pending[it.ID] = e.pending

@@ -81,7 +81,7 @@ func (l *Ledger) shapeOf(it *Item) *shape {
 	if it.Kind == KindLRP {
 		own = l.near(it)
 	}
-	own.priority = l.priority(it)
+	own.priority = l.cfg.priority(it)
 	return l.shaped(it.Kind, it.Need, &it.Constraint, it.Avoid, &Want{}, own)
 }
 

@@ -62,8 +62,8 @@ func (q *queue) pop() {
 
 // alike is a cheap test for neighbours of one service: if true, they have one shape.
 func alike(x, y *Item) bool {
-	if x.Kind != y.Kind || x.Priority != y.Priority || x.Service != y.Service || x.Group != y.Group || !x.Need.Equal(y.Need) ||
-		!slices.Equal(x.Avoid, y.Avoid) {
+	if x.Kind != y.Kind || x.Priority != y.Priority || x.Service != y.Service || x.Group != y.Group ||
+		!x.Need.Equal(y.Need) || !slices.Equal(x.Avoid, y.Avoid) {
 		return false
 	}
 	a, b := &x.Constraint, &y.Constraint

@@ -33,11 +33,11 @@ func Preempt(l *Ledger, it Item, victims []Victim, limit int) (Preemption, bool)
 	if len(s.unknown) > 0 {
 		return best, false
 	}
-	for c, on := range l.byCell(&it, victims) {
+	for c, on := range byCell(l, &it, victims) {
 		if c.earmarkFor != "" && c.earmarkFor != it.ID || c.resting || !l.servable(s, c) || !l.open(s, c) {
 			continue
 		}
-		p, ok := l.evict(s, c, on, &it)
+		p, ok := evict(l, s, c, on, &it)
 		if ok && len(p.Victims) <= limit && (!found || p.compare(&best) < 0) {
 			best, found = p, true
 		}
@@ -57,7 +57,7 @@ type victim struct {
 }
 
 // byCell groups the victims that may be ended for an item.
-func (l *Ledger) byCell(it *Item, victims []Victim) map[*cell][]victim {
+func byCell(l *Ledger, it *Item, victims []Victim) map[*cell][]victim {
 	out := make(map[*cell][]victim)
 	for _, v := range victims {
 		h := l.holds[v.Hold]
@@ -74,7 +74,7 @@ func (l *Ledger) byCell(it *Item, victims []Victim) map[*cell][]victim {
 
 // evict takes the victims on a cell, the lowest priority first, until an item fits, and then gives back each that is
 // not needed, the highest first.
-func (l *Ledger) evict(s *shape, c *cell, on []victim, it *Item) (Preemption, bool) {
+func evict(l *Ledger, s *shape, c *cell, on []victim, it *Item) (Preemption, bool) {
 	lack := make(vector, len(s.need))
 	for _, d := range s.where {
 		lack[d] = s.need[d] - l.left(c, s.kind, d)
@@ -83,22 +83,22 @@ func (l *Ledger) evict(s *shape, c *cell, on []victim, it *Item) (Preemption, bo
 		}
 	}
 	slices.SortFunc(on, func(a, b victim) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(l.helps(s, c, lack, b), l.helps(s, c, lack, a)),
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.helps(s, c, lack), a.helps(s, c, lack)),
 			compareText(a.Hold, b.Hold))
 	})
 	n := 0
 	for ; n < len(on) && !filled(s, lack); n++ {
-		l.give(s, lack, on[n], 1)
+		on[n].give(s, lack, 1)
 	}
 	if !filled(s, lack) {
 		return Preemption{}, false
 	}
 	p := Preemption{Cell: c.name}
 	for _, v := range slices.Backward(on[:n]) {
-		if l.give(s, lack, v, -1); filled(s, lack) {
+		if v.give(s, lack, -1); filled(s, lack) {
 			continue // without it, too
 		}
-		l.give(s, lack, v, 1)
+		v.give(s, lack, 1)
 		if v.priority == 0 {
 			p.Ending = append(p.Ending, v.Hold)
 			continue
@@ -109,14 +109,14 @@ func (l *Ledger) evict(s *shape, c *cell, on []victim, it *Item) (Preemption, bo
 }
 
 // give takes the room of a victim from the missing amounts, or gives it back.
-func (l *Ledger) give(s *shape, lack vector, v victim, sign int64) {
+func (v *victim) give(s *shape, lack vector, sign int64) {
 	for _, d := range s.where {
 		lack[d] -= sign * v.need.at(d)
 	}
 }
 
 // helps is how much of the missing amounts a victim has, as shares of the cell's capacity.
-func (l *Ledger) helps(s *shape, c *cell, lack vector, v victim) (sum int64) {
+func (v *victim) helps(s *shape, c *cell, lack vector) (sum int64) {
 	for _, d := range s.where {
 		if lack[d] > 0 {
 			sum += share(min(lack[d], v.need.at(d)), c.capacity.at(d))
@@ -137,15 +137,15 @@ const (
 )
 
 // priority is the priority of an item if it counts.
-func (l *Ledger) priority(it *Item) int {
-	if l.cfg.Preempt {
+func (c *Config) priority(it *Item) int {
+	if c.Preempt {
 		return it.Priority
 	}
 	return 0
 }
 
-// Starving returns the first items, in the order of work, that have waited for resources for so long that other work
-// may be ended for them. Those for which work is ending already, or for which nothing was found recently, are left
+// Starving returns the first items, in the order of work, that have waited for resources long enough: other work may
+// be ended for them. Those for which work is ending already, or for which nothing was found recently, are left
 // out. It looks once a second at most, and never without Config.Preempt.
 func (a *Auction) Starving(now time.Duration) []Item {
 	if !a.cfg.Preempt || a.waiting == 0 || now < a.starveAt {

@@ -86,7 +86,9 @@ func TestPreemptLeavesOut(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(a *Auction, it *Item, v *Victim){
-		"another label":       func(_ *Auction, it *Item, _ *Victim) { it.Constraint.Labels = map[string]string{"rack": "r2"} },
+		"another label": func(_ *Auction, it *Item, _ *Victim) {
+			it.Constraint.Labels = map[string]string{"rack": "r2"}
+		},
 		"an avoided cell":     func(_ *Auction, it *Item, _ *Victim) { it.Avoid = []string{"c0"} },
 		"a cell of a drain":   cell(func(s *State) { s.Draining = true }),
 		"an unavailable cell": cell(func(s *State) { s.Unavailable = "probe" }),
@@ -466,8 +468,8 @@ func TestARepeatedRequestKeepsItsRoom(t *testing.T) {
 	}
 	small := lrpItem("low", 0, 10)
 	submit(t, a, 30*s, small)
-	if r := a.Round(30 * s); len(r.Refused) != 1 ||
-		!strings.Contains(r.Refused[0].Refusal.String(), "cell c0 is reserved for u.0, for which instances there are being stopped") {
+	const reserved = "cell c0 is reserved for u.0, for which instances there are being stopped"
+	if r := a.Round(30 * s); len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Refusal.String(), reserved) {
 		t.Errorf("%+v", r.Refused)
 	}
 	a.Spare(40*s, "u.0")

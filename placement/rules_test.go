@@ -27,10 +27,11 @@ func TestTheHeapGivesTheBestFirst(t *testing.T) {
 
 // TestConfigIsCutToItsBounds and values within the bounds are kept.
 func TestConfigIsCutToItsBounds(t *testing.T) {
+	usual := Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500, false, 5 * time.Second}
 	for _, c := range []struct{ give, want Config }{
-		{Config{}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500, false, 5 * time.Second}},
+		{Config{}, usual},
 		{Config{101, 1, 1, 1, 1, true, 1}, Config{100, 1, 1, 1, 1, true, 1}},
-		{Config{-1, -1, -1, -1, -1, false, -1}, Config{0, 30 * time.Second, time.Second, 30 * time.Second, 500, false, 5 * time.Second}},
+		{Config{-1, -1, -1, -1, -1, false, -1}, usual},
 	} {
 		if got := c.give.withDefaults(); got != c.want {
 			t.Errorf("%+v: %+v", c.give, got)

@@ -76,7 +76,7 @@ func (c *checker) preempted(r *leadership, before lrp.Index, e lrp.Event, env lr
 		w.fail("contract", "%s is stopped for %s, and has a copy", describe(before), p.For)
 	case d == nil || d.Exclusive || o.Exclusive || d.Strategy == lrp.StopFirst:
 		w.fail("contract", "%s is stopped for %s, and may have no copy", describe(before), p.For)
-	case d.Priority() >= p.Priority || !r.waits(p.For, p.Priority):
+	case d.Priority() >= p.Priority || !waits(r, p.For, p.Priority):
 		w.fail("contract", "%s of priority %d is stopped for %s of priority %d", describe(before), d.Priority(), p.For,
 			p.Priority)
 	case after.Ordinary == nil || !after.Ordinary.Retiring || after.Ordinary.Preempted.By != p.For:
@@ -86,7 +86,7 @@ func (c *checker) preempted(r *leadership, before lrp.Index, e lrp.Event, env lr
 }
 
 // waits reports whether the instance of a name waits for a cell, in one of its versions, or the task, with a priority.
-func (r *leadership) waits(name string, priority int) bool {
+func waits(r *leadership, name string, priority int) bool {
 	all := r.work()
 	for _, x := range all.indices {
 		v := all.versions[x.Key.Process]

@@ -35,7 +35,8 @@ type Mistake struct {
 
 // All returns all mistakes.
 func All() []Mistake {
-	return slices.Concat(sessions(), records(), cells(), stores(), boards(), restored(), preemptions(), executors(), schedules())
+	return slices.Concat(sessions(), records(), cells(), stores(), boards(), restored(), preemptions(), executors(),
+		schedules())
 }
 
 // Patches returns the patches of all mistakes, each with its name, and those of the checks that
