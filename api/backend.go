@@ -273,12 +273,14 @@ type Explainer interface {
 	Explain(ctx context.Context, s plan.Subject) (plan.Explanation, error)
 }
 
-// Logs reaches the output on the cells. The messages are those of CellService;
+// Logs reaches the output and the measurements of the cells. The messages are those of CellService;
 // their callee is filled in by the implementation.
 type Logs interface {
 	// Holders names the cells that may have output for the query.
 	Holders(q *pb.LogQuery) []string
 	ReadLogs(ctx context.Context, cell string, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
+	// ReadUsage measures the containers of a cell.
+	ReadUsage(ctx context.Context, cell string) (*pb.ReadUsageResponse, error)
 	// FollowLogs calls each until the stream ends, ctx is done or each fails.
 	FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequest, each func(*pb.FollowLogsResponse) error) error
 }

@@ -101,6 +101,7 @@ func routes(c *calls) []route {
 		{"DELETE /v1/cells/{name}/drain", call(c.UndrainCell, nil)},
 		{"GET /v1/rebalance", call(c.planRebalance, nil)},
 		{"POST /v1/rebalance", call(c.Rebalance, jsonBody)},
+		{"GET /v1/usage", call(c.GetUsage, nil)},
 		{"GET /v1/status", call(c.GetStatus, nil)},
 		{"POST /v1/browser-keys", call(c.CreateBrowserKey, jsonBody)},
 		{"POST /v1/wait/end", call(c.EndWait, jsonBody)},

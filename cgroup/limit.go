@@ -264,6 +264,24 @@ func (g *Group) OOMKills() int64 {
 	return max(n, 0)
 }
 
+// Memory returns the memory that the container uses now, without file pages that can be dropped. known is false if no
+// controller counts it.
+func (g *Group) Memory() (bytes int64, known bool) {
+	dir, now, cache := g.dir, "memory.current", "inactive_file"
+	if g.slot != nil {
+		dir, now, cache = g.slot.dirs["memory"], "memory.usage_in_bytes", "total_inactive_file"
+		if dir == "" || g.slot.limits.MemoryBytes <= 0 {
+			return 0, false
+		}
+	}
+	all, err := readInt(filepath.Join(dir, now))
+	if err != nil {
+		return 0, false
+	}
+	file, _ := readField(filepath.Join(dir, "memory.stat"), cache)
+	return max(all-file, 0), true
+}
+
 // Usage returns the container's usage. Memory is counted if it is limited.
 func (g *Group) Usage() Usage {
 	u := Usage{OOMKills: g.OOMKills()}

@@ -128,6 +128,7 @@ func (t *processTracker) freeze(on bool) error {
 }
 
 func (t *processTracker) Usage() cgroup.Usage              { return cgroup.Usage{} }
+func (t *processTracker) Memory() (int64, bool)            { return 0, false }
 func (t *processTracker) OOMKills() int64                  { return 0 }
 func (t *processTracker) Victims() []string                { return nil }
 func (t *processTracker) Asked() ([]int, bool)             { return nil, false }

@@ -115,6 +115,7 @@ type tracker interface {
 
 	// The counters; zero = unknown. Asked are the processes that the reaper has ended.
 	Usage() cgroup.Usage
+	Memory() (bytes int64, known bool)
 	OOMKills() int64
 	Victims() []string
 	Asked() (pids []int, known bool)

@@ -65,6 +65,15 @@ func (v logView) ReadLogs(ctx context.Context, name string, m *pb.ReadLogsReques
 	return got, unreachable(name, err)
 }
 
+// ReadUsage implements api.Logs.
+func (v logView) ReadUsage(ctx context.Context, name string) (got *pb.ReadUsageResponse, err error) {
+	c, to, err := v.reach(name)
+	if err == nil {
+		got, err = c.ReadUsage(ctx, &pb.ReadUsageRequest{To: to})
+	}
+	return got, unreachable(name, err)
+}
+
 // FollowLogs implements api.Logs.
 func (v logView) FollowLogs(ctx context.Context, name string, m *pb.FollowLogsRequest,
 	each func(*pb.FollowLogsResponse) error) error {

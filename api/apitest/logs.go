@@ -21,6 +21,7 @@ type Logs struct {
 	mu    sync.Mutex
 	cells map[string][]line
 	down  map[string]error
+	usage map[string][]*pb.ReadUsageResponse
 	next  uint64
 	wake  chan struct{}
 }
@@ -211,3 +212,30 @@ func (l *Logs) FollowLogs(ctx context.Context, cell string, m *pb.FollowLogsRequ
 
 // compareLines orders output as the cells do.
 func compareLines(a, b line) int { return cmp.Compare(a.position, b.position) }
+
+// SetUsage has a cell answer with these measurements, one after the other; the last one stays.
+func (l *Logs) SetUsage(cell string, all ...*pb.ReadUsageResponse) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.usage == nil {
+		l.usage = map[string][]*pb.ReadUsageResponse{}
+	}
+	l.usage[cell] = all
+}
+
+// ReadUsage implements api.Logs.
+func (l *Logs) ReadUsage(_ context.Context, cell string) (*pb.ReadUsageResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.down[cell]; err != nil {
+		return nil, err
+	}
+	all := l.usage[cell]
+	if len(all) == 0 {
+		return &pb.ReadUsageResponse{}, nil
+	}
+	if len(all) > 1 {
+		l.usage[cell] = all[1:]
+	}
+	return all[0], nil
+}

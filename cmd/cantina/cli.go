@@ -29,7 +29,7 @@ type environment struct {
 	LookupEnv             func(string) (string, bool)
 	Now                   func() time.Time
 	InTTY, OutTTY, ErrTTY bool
-	Width                 func() int
+	Width, Height         func() int
 	// Interrupts returns a channel that gets each Ctrl-C, and a function that ends it.
 	Interrupts func() (<-chan os.Signal, func())
 	// Ticks, if set, replaces the clock that triggers another check of a reason.
@@ -46,6 +46,14 @@ func terminalWidth() int {
 		return 80
 	}
 	return w
+}
+
+func terminalHeight() int {
+	_, h, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 24
+	}
+	return h
 }
 
 func interrupts() (<-chan os.Signal, func()) {

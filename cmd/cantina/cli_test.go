@@ -104,6 +104,7 @@ func (s *shell) run(args ...string) (out, errs string, code int) {
 		In: strings.NewReader(s.in), Out: o, Err: e, Getenv: func(k string) string { return s.env[k] }, Now: now,
 		LookupEnv: func(k string) (string, bool) { v, ok := s.env[k]; return v, ok },
 		InTTY:     s.tty, OutTTY: s.tty, ErrTTY: s.tty, Width: func() int { return 100 },
+		Height:     func() int { return 30 },
 		Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} }, Ticks: s.ticks,
 	})
 	return o.String(), e.String(), code
@@ -616,8 +617,9 @@ func TestFailedOutputIsReported(t *testing.T) {
 			var errs bytes.Buffer
 			code := invoke(t.Context(), args, environment{
 				In: strings.NewReader(in), Out: &broken{err: err}, Err: &errs, Getenv: func(k string) string { return s.env[k] },
-				Now:   now,
-				Width: func() int { return 100 }, Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
+				Now:    now,
+				Width:  func() int { return 100 },
+				Height: func() int { return 30 }, Interrupts: func() (<-chan os.Signal, func()) { return s.signals, func() {} },
 			})
 			if code != want.code || !strings.HasSuffix(errs.String(), want.says) ||
 				strings.Count(errs.String(), "cantina: ") != strings.Count(want.says, "cantina: ") ||

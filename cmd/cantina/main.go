@@ -35,6 +35,7 @@ func process() environment {
 	return environment{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, LookupEnv: os.LookupEnv, Now: time.Now,
 		InTTY: isTerminal(os.Stdin), OutTTY: isTerminal(os.Stdout), ErrTTY: isTerminal(os.Stderr), Width: terminalWidth,
+		Height:     terminalHeight,
 		Interrupts: interrupts, Reaper: own,
 	}
 }

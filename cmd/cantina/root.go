@@ -76,7 +76,7 @@ func allVerbs(c *cli) []*cobra.Command {
 		applyVerb(c), planVerb(c), validateVerb(c), runVerb(c), psVerb(c), logsVerb(c), execVerb(c), cpVerb(c),
 		waitVerb(c), stopVerb(c),
 		rmVerb(c), restartVerb(c),
-		explainVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), rebalanceVerb(c),
+		explainVerb(c), topVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), rebalanceVerb(c),
 		statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c),
 		jobVerb(c), eventsVerb(c), leaderVerb(c),
 		storeVerb(c), doctorVerb(c), cronVerb(c), contextVerb(c), versionVerb(c), completionVerb(c), manVerb(c),

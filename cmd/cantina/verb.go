@@ -32,7 +32,7 @@ func otherVerb(parent, name string) string {
 	switch parent {
 	case "cantina":
 		return map[string]string{
-			"get": "cantina ps", "list": "cantina ps", "ls": "cantina ps", "top": "cantina cells", "nodes": "cantina cells",
+			"get": "cantina ps", "list": "cantina ps", "ls": "cantina ps", "stats": "cantina top", "nodes": "cantina cells",
 			"node": "cantina cells", "scale": "cantina service scale", "delete": "cantina rm", "remove": "cantina rm",
 			"kill": "cantina stop", "describe": "cantina explain", "inspect": "cantina explain", "create": "cantina apply",
 			"start": "cantina service scale", "up": "cantina apply", "down": "cantina rm", "deploy": "cantina apply",

@@ -246,7 +246,7 @@ func withoutWatch() map[string]string {
 	return map[string]string{
 		"apply": "its own changes", "plan": "its own changes", "validate": "local files", "job import": "local files",
 		"doctor": "checks that it runs", "cron next": "computed from the calendar", "rebalance": "its own moves",
-		"context ls": "a local file",
+		"context ls": "a local file", "top": "repeats itself on a terminal",
 	}
 }
 
@@ -263,7 +263,7 @@ func jsonLines(s string) bool {
 // exists.
 func TestVerbsOfOtherToolsAreUnderstood(t *testing.T) {
 	s := newShell(t)
-	for verb, want := range map[string]string{"get": "cantina ps", "top": "cantina cells",
+	for verb, want := range map[string]string{"get": "cantina ps", "stats": "cantina top",
 		"scale": "cantina service scale", "delete": "cantina rm", "nodes": "cantina cells"} {
 		s.fails(api.ExitUsage, "did you mean "+want+"?", verb, "x")
 		if wrong := wrongHint(rootCommand(&cli{environment: environment{Getenv: func(string) string { return "" }}}),

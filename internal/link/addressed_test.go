@@ -152,6 +152,11 @@ func (w *witness) ReadLogs(context.Context, *pb.ReadLogsRequest) (*pb.ReadLogsRe
 	return &pb.ReadLogsResponse{}, nil
 }
 
+func (w *witness) ReadUsage(context.Context, *pb.ReadUsageRequest) (*pb.ReadUsageResponse, error) {
+	w.asked = "ReadUsage"
+	return &pb.ReadUsageResponse{}, nil
+}
+
 func (w *witness) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb.FollowLogsResponse) error) error {
 	w.asked = "FollowLogs"
 	return nil

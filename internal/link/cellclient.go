@@ -411,6 +411,11 @@ func (r *remote) ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadL
 	return invoke(ctx, r.streams().ReadLogs, m)
 }
 
+// ReadUsage implements Cell.
+func (r *remote) ReadUsage(ctx context.Context, m *pb.ReadUsageRequest) (*pb.ReadUsageResponse, error) {
+	return invoke(ctx, r.rpc.ReadUsage, m)
+}
+
 // FollowLogs implements Cell.
 func (r *remote) FollowLogs(ctx context.Context, m *pb.FollowLogsRequest,
 	each func(*pb.FollowLogsResponse) error) error {

@@ -377,6 +377,15 @@ func (h *cellHandler) ReadLogs(ctx context.Context,
 	return connect.NewResponse(m), nil
 }
 
+func (h *cellHandler) ReadUsage(ctx context.Context,
+	req *connect.Request[pb.ReadUsageRequest]) (*connect.Response[pb.ReadUsageResponse], error) {
+	m, err := called(ctx).ReadUsage(ctx, req.Msg)
+	if err != nil {
+		return nil, toConnect(err)
+	}
+	return connect.NewResponse(m), nil
+}
+
 func (h *cellHandler) FollowLogs(ctx context.Context, req *connect.Request[pb.FollowLogsRequest],
 	stream *connect.ServerStream[pb.FollowLogsResponse]) error {
 	return toConnect(called(ctx).FollowLogs(ctx, req.Msg, stream.Send))

@@ -30,6 +30,7 @@ type Cell interface {
 	ShortenGrace(ctx context.Context, t fence.Term, proc worker.Proc, s cell.Shorten) (int, error)
 	Drain(ctx context.Context, t fence.Term, proc worker.Proc, e cell.Drain) error
 	ReadLogs(ctx context.Context, m *pb.ReadLogsRequest) (*pb.ReadLogsResponse, error)
+	ReadUsage(ctx context.Context, m *pb.ReadUsageRequest) (*pb.ReadUsageResponse, error)
 	// Exec runs a program in a running container, or copies files from or to it, until that has
 	// ended. in returns the caller's next message, out sends one. It ends with ctx. The last message
 	// reports how it ended; work that could not be done is no error.

@@ -48,6 +48,11 @@ func (simulatedCell) ReadLogs(context.Context, *pb.ReadLogsRequest) (*pb.ReadLog
 	return &pb.ReadLogsResponse{End: true}, nil
 }
 
+// ReadUsage implements link.Cell: containers use nothing.
+func (simulatedCell) ReadUsage(context.Context, *pb.ReadUsageRequest) (*pb.ReadUsageResponse, error) {
+	return &pb.ReadUsageResponse{}, nil
+}
+
 // FollowLogs implements link.Cell: it ends at once.
 func (simulatedCell) FollowLogs(context.Context, *pb.FollowLogsRequest, func(*pb.FollowLogsResponse) error) error {
 	return nil

@@ -10204,6 +10204,303 @@ func (x *OutputLine) GetGap() *LogGap {
 	return nil
 }
 
+type GetUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only work of this domain, and on this cell.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	Cell   string `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
+	// How long the use of processors is measured: 100ms to 10s, default 1s. The answer takes as long.
+	Window *durationpb.Duration `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`
+	// Order: cpu (default), memory or name.
+	Sort string `protobuf:"bytes,4,opt,name=sort,proto3" json:"sort,omitempty"`
+	// Most rows of each kind, except cells: 1 to 1000, default 100.
+	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageRequest) Reset() {
+	*x = GetUsageRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageRequest) ProtoMessage() {}
+
+func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
+func (*GetUsageRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
+}
+
+func (x *GetUsageRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *GetUsageRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *GetUsageRequest) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *GetUsageRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *GetUsageRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type GetUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Usage []*Usage               `protobuf:"bytes,1,rep,name=usage,proto3" json:"usage,omitempty"`
+	// Rows that were left out.
+	More int32 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Cells that did not answer.
+	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageResponse) Reset() {
+	*x = GetUsageResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageResponse) ProtoMessage() {}
+
+func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageResponse.ProtoReflect.Descriptor instead.
+func (*GetUsageResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
+}
+
+func (x *GetUsageResponse) GetUsage() []*Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *GetUsageResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *GetUsageResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// Use of processors and memory. A service, job or task is the sum of its containers.
+type Usage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// cell, service, job, task, instance or node
+	Kind   string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Of the cell, service, job or task.
+	Name  string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Index *int32 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Node  string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	// Of a task, instance or node.
+	Cell       string `protobuf:"bytes,6,opt,name=cell,proto3" json:"cell,omitempty"`
+	Containers int32  `protobuf:"varint,7,opt,name=containers,proto3" json:"containers,omitempty"`
+	Processes  int32  `protobuf:"varint,8,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Thousandths of a processor, over the window; absent = unknown.
+	CpuMilli *int32 `protobuf:"varint,9,opt,name=cpu_milli,json=cpuMilli,proto3,oneof" json:"cpu_milli,omitempty"`
+	// Absent = unknown.
+	MemoryBytes *int64 `protobuf:"varint,10,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	// Of a cell: its machine, with everything that runs on it.
+	MachineCpuMilli         *int32 `protobuf:"varint,11,opt,name=machine_cpu_milli,json=machineCpuMilli,proto3,oneof" json:"machine_cpu_milli,omitempty"`
+	MachineProcessors       int32  `protobuf:"varint,12,opt,name=machine_processors,json=machineProcessors,proto3" json:"machine_processors,omitempty"`
+	MachineMemoryBytes      *int64 `protobuf:"varint,13,opt,name=machine_memory_bytes,json=machineMemoryBytes,proto3,oneof" json:"machine_memory_bytes,omitempty"`
+	MachineMemoryTotalBytes int64  `protobuf:"varint,14,opt,name=machine_memory_total_bytes,json=machineMemoryTotalBytes,proto3" json:"machine_memory_total_bytes,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
+}
+
+func (x *Usage) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Usage) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Usage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Usage) GetIndex() int32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *Usage) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Usage) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *Usage) GetContainers() int32 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+func (x *Usage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *Usage) GetCpuMilli() int32 {
+	if x != nil && x.CpuMilli != nil {
+		return *x.CpuMilli
+	}
+	return 0
+}
+
+func (x *Usage) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetMachineCpuMilli() int32 {
+	if x != nil && x.MachineCpuMilli != nil {
+		return *x.MachineCpuMilli
+	}
+	return 0
+}
+
+func (x *Usage) GetMachineProcessors() int32 {
+	if x != nil {
+		return x.MachineProcessors
+	}
+	return 0
+}
+
+func (x *Usage) GetMachineMemoryBytes() int64 {
+	if x != nil && x.MachineMemoryBytes != nil {
+		return *x.MachineMemoryBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetMachineMemoryTotalBytes() int64 {
+	if x != nil {
+		return x.MachineMemoryTotalBytes
+	}
+	return 0
+}
+
 type ReadOutputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Query *OutputQuery           `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
@@ -10216,7 +10513,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10228,7 +10525,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10241,7 +10538,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -10281,7 +10578,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10293,7 +10590,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10306,7 +10603,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -10363,7 +10660,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10375,7 +10672,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10388,7 +10685,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -10426,7 +10723,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10438,7 +10735,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10451,7 +10748,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10502,7 +10799,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10514,7 +10811,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10527,7 +10824,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -10583,7 +10880,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_api_proto_msgTypes[143]
+	mi := &file_cantina_v1_api_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10595,7 +10892,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[143]
+	mi := &file_cantina_v1_api_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10608,7 +10905,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{143}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ExecStart) GetSubject() *Subject {
@@ -11485,7 +11782,41 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\funterminated\x18\b \x01(\bR\funterminated\x12\x1c\n" +
 	"\tcontinues\x18\t \x01(\bR\tcontinues\x12$\n" +
 	"\x03gap\x18\n" +
-	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"\x80\x01\n" +
+	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"\x9a\x01\n" +
+	"\x0fGetUsageRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04cell\x18\x02 \x01(\tR\x04cell\x121\n" +
+	"\x06window\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06window\x12\x12\n" +
+	"\x04sort\x18\x04 \x01(\tR\x04sort\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\"i\n" +
+	"\x10GetUsageResponse\x12'\n" +
+	"\x05usage\x18\x01 \x03(\v2\x11.cantina.v1.UsageR\x05usage\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x05R\x04more\x12\x18\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"\xbe\x04\n" +
+	"\x05Usage\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x19\n" +
+	"\x05index\x18\x04 \x01(\x05H\x00R\x05index\x88\x01\x01\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
+	"\x04cell\x18\x06 \x01(\tR\x04cell\x12\x1e\n" +
+	"\n" +
+	"containers\x18\a \x01(\x05R\n" +
+	"containers\x12\x1c\n" +
+	"\tprocesses\x18\b \x01(\x05R\tprocesses\x12 \n" +
+	"\tcpu_milli\x18\t \x01(\x05H\x01R\bcpuMilli\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\n" +
+	" \x01(\x03H\x02R\vmemoryBytes\x88\x01\x01\x12/\n" +
+	"\x11machine_cpu_milli\x18\v \x01(\x05H\x03R\x0fmachineCpuMilli\x88\x01\x01\x12-\n" +
+	"\x12machine_processors\x18\f \x01(\x05R\x11machineProcessors\x125\n" +
+	"\x14machine_memory_bytes\x18\r \x01(\x03H\x04R\x12machineMemoryBytes\x88\x01\x01\x12;\n" +
+	"\x1amachine_memory_total_bytes\x18\x0e \x01(\x03R\x17machineMemoryTotalBytesB\b\n" +
+	"\x06_indexB\f\n" +
+	"\n" +
+	"_cpu_milliB\x0f\n" +
+	"\r_memory_bytesB\x14\n" +
+	"\x12_machine_cpu_milliB\x17\n" +
+	"\x15_machine_memory_bytes\"\x80\x01\n" +
 	"\x11ReadOutputRequest\x12-\n" +
 	"\x05query\x18\x01 \x01(\v2\x17.cantina.v1.OutputQueryR\x05query\x12$\n" +
 	"\x04page\x18\x02 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x16\n" +
@@ -11513,7 +11844,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04kind\"d\n" +
 	"\tExecStart\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12(\n" +
-	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\x96\x1f\n" +
+	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xdd\x1f\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -11560,7 +11891,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x0eDiscardUnknown\x12!.cantina.v1.DiscardUnknownRequest\x1a\".cantina.v1.DiscardUnknownResponse\x12H\n" +
 	"\tDrainCell\x12\x1c.cantina.v1.DrainCellRequest\x1a\x1d.cantina.v1.DrainCellResponse\x12N\n" +
 	"\vUndrainCell\x12\x1e.cantina.v1.UndrainCellRequest\x1a\x1f.cantina.v1.UndrainCellResponse\x12H\n" +
-	"\tRebalance\x12\x1c.cantina.v1.RebalanceRequest\x1a\x1d.cantina.v1.RebalanceResponse\x12H\n" +
+	"\tRebalance\x12\x1c.cantina.v1.RebalanceRequest\x1a\x1d.cantina.v1.RebalanceResponse\x12E\n" +
+	"\bGetUsage\x12\x1b.cantina.v1.GetUsageRequest\x1a\x1c.cantina.v1.GetUsageResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.cantina.v1.GetStatusRequest\x1a\x1d.cantina.v1.GetStatusResponse\x12]\n" +
 	"\x10CreateBrowserKey\x12#.cantina.v1.CreateBrowserKeyRequest\x1a$.cantina.v1.CreateBrowserKeyResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
@@ -11586,7 +11918,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 158)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 161)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -11726,42 +12058,45 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*Gap)(nil),                        // 135: cantina.v1.Gap
 	(*OutputQuery)(nil),                // 136: cantina.v1.OutputQuery
 	(*OutputLine)(nil),                 // 137: cantina.v1.OutputLine
-	(*ReadOutputRequest)(nil),          // 138: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 139: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 140: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 141: cantina.v1.FollowOutputResponse
-	(*ExecRequest)(nil),                // 142: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                  // 143: cantina.v1.ExecStart
-	nil,                                // 144: cantina.v1.Service.LabelsEntry
-	nil,                                // 145: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 146: cantina.v1.Task.LabelsEntry
-	nil,                                // 147: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 148: cantina.v1.Job.LabelsEntry
-	nil,                                // 149: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 150: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 151: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 152: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 153: cantina.v1.Schedule.LabelsEntry
-	nil,                                // 154: cantina.v1.Cell.CapacityEntry
-	nil,                                // 155: cantina.v1.Cell.FreeEntry
-	nil,                                // 156: cantina.v1.Cell.LabelsEntry
-	nil,                                // 157: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 158: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 159: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 160: cantina.v1.Workload
-	(*Mapping)(nil),                    // 161: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 162: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 163: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 164: google.protobuf.Struct
-	(*LogGap)(nil),                     // 165: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 166: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 167: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 168: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 169: cantina.v1.ExecResponse
+	(*GetUsageRequest)(nil),            // 138: cantina.v1.GetUsageRequest
+	(*GetUsageResponse)(nil),           // 139: cantina.v1.GetUsageResponse
+	(*Usage)(nil),                      // 140: cantina.v1.Usage
+	(*ReadOutputRequest)(nil),          // 141: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 142: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 143: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 144: cantina.v1.FollowOutputResponse
+	(*ExecRequest)(nil),                // 145: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 146: cantina.v1.ExecStart
+	nil,                                // 147: cantina.v1.Service.LabelsEntry
+	nil,                                // 148: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 149: cantina.v1.Task.LabelsEntry
+	nil,                                // 150: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 151: cantina.v1.Job.LabelsEntry
+	nil,                                // 152: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 153: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 154: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 155: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 156: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 157: cantina.v1.Cell.CapacityEntry
+	nil,                                // 158: cantina.v1.Cell.FreeEntry
+	nil,                                // 159: cantina.v1.Cell.LabelsEntry
+	nil,                                // 160: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 161: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 162: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 163: cantina.v1.Workload
+	(*Mapping)(nil),                    // 164: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 165: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 166: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 167: google.protobuf.Struct
+	(*LogGap)(nil),                     // 168: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 169: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 170: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 171: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 172: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	158, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	161, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	6,   // 2: cantina.v1.SpecFile.env_files:type_name -> cantina.v1.EnvFile
 	5,   // 3: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	11,  // 4: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
@@ -11770,19 +12105,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	11,  // 7: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	12,  // 8: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	13,  // 9: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	159, // 10: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	162, // 10: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	15,  // 11: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	144, // 12: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
-	160, // 13: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	145, // 14: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	147, // 12: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	163, // 13: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	148, // 14: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 15: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	14,  // 16: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 17: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	14,  // 18: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	161, // 19: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	159, // 20: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	159, // 21: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	159, // 22: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	164, // 19: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	162, // 20: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	162, // 21: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	162, // 22: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 23: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	20,  // 24: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 25: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -11791,15 +12126,15 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 28: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	14,  // 29: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 30: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	162, // 31: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	159, // 32: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	159, // 33: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	159, // 34: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	165, // 31: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	162, // 32: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	162, // 33: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	162, // 34: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	30,  // 35: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	146, // 36: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
-	160, // 37: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	147, // 38: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	163, // 39: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	149, // 36: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	163, // 37: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	150, // 38: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	166, // 39: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 40: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	29,  // 41: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 42: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -11815,19 +12150,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 52: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	29,  // 53: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	48,  // 54: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	159, // 55: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	159, // 56: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	162, // 55: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	162, // 56: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	46,  // 57: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	148, // 58: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
-	160, // 59: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	149, // 60: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	150, // 61: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	151, // 62: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	152, // 63: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	159, // 64: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	159, // 65: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	164, // 66: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	159, // 67: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	151, // 58: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	163, // 59: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	152, // 60: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	153, // 61: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	154, // 62: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	155, // 63: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	162, // 64: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	162, // 65: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	167, // 66: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	162, // 67: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 68: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	45,  // 69: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 70: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -11845,56 +12180,56 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	45,  // 82: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 83: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 84: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	163, // 85: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	163, // 86: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	159, // 87: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	159, // 88: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	159, // 89: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	166, // 85: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	166, // 86: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	162, // 87: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	162, // 88: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	162, // 89: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	71,  // 90: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	159, // 91: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	159, // 92: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	162, // 91: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	162, // 92: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	72,  // 93: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	73,  // 94: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	70,  // 95: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	153, // 96: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
-	159, // 97: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	159, // 98: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	159, // 99: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	159, // 100: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	159, // 101: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	156, // 96: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	162, // 97: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	162, // 98: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	162, // 99: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	162, // 100: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	162, // 101: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 102: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	69,  // 103: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 104: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	69,  // 105: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	159, // 106: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	162, // 106: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	78,  // 107: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 108: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 109: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	159, // 110: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	162, // 110: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 111: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 112: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	159, // 113: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	159, // 114: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	162, // 113: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	162, // 114: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 115: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 116: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 117: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	159, // 118: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	162, // 118: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	69,  // 119: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 120: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	159, // 121: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	163, // 122: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	154, // 123: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	155, // 124: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	156, // 125: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	162, // 121: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	166, // 122: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	157, // 123: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	158, // 124: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	159, // 125: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	92,  // 126: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	159, // 127: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	159, // 128: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	159, // 129: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	162, // 127: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	162, // 128: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	162, // 129: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 130: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	91,  // 131: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 132: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	91,  // 133: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	163, // 134: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	166, // 134: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 135: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	91,  // 136: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 137: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
@@ -11906,32 +12241,32 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 143: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
 	2,   // 144: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	113, // 145: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	159, // 146: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	163, // 147: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	162, // 146: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	166, // 147: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
 	115, // 148: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	157, // 149: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	160, // 149: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
 	116, // 150: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
 	114, // 151: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	159, // 152: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	163, // 153: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	159, // 154: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	162, // 152: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	166, // 153: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	162, // 154: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
 	2,   // 155: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
 	3,   // 156: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
 	121, // 157: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
 	4,   // 158: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
 	2,   // 159: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
 	126, // 160: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	163, // 161: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	166, // 161: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
 	126, // 162: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
 	126, // 163: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
 	131, // 164: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
 	134, // 165: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
 	137, // 166: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	159, // 167: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	163, // 168: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	162, // 167: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	166, // 168: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
 	134, // 169: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
 	135, // 170: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	159, // 171: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	162, // 171: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
 	14,  // 172: cantina.v1.Event.service:type_name -> cantina.v1.Service
 	20,  // 173: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
 	29,  // 174: cantina.v1.Event.task:type_name -> cantina.v1.Task
@@ -11939,129 +12274,133 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	49,  // 176: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
 	91,  // 177: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
 	69,  // 178: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	159, // 179: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	159, // 180: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	159, // 181: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	165, // 182: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	136, // 183: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 184: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	137, // 185: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	166, // 186: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	136, // 187: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	137, // 188: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	166, // 189: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	143, // 190: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	167, // 191: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	126, // 192: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	168, // 193: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	47,  // 194: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	7,   // 195: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	9,   // 196: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	16,  // 197: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	18,  // 198: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	21,  // 199: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	23,  // 200: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	25,  // 201: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	27,  // 202: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	31,  // 203: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	33,  // 204: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	35,  // 205: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	37,  // 206: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	39,  // 207: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	41,  // 208: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	43,  // 209: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	50,  // 210: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	52,  // 211: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	54,  // 212: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	56,  // 213: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
-	59,  // 214: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	61,  // 215: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	63,  // 216: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	65,  // 217: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	67,  // 218: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	74,  // 219: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	76,  // 220: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	79,  // 221: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	81,  // 222: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	83,  // 223: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	85,  // 224: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	87,  // 225: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	89,  // 226: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	93,  // 227: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	95,  // 228: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	109, // 229: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	105, // 230: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	107, // 231: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	97,  // 232: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	99,  // 233: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	101, // 234: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
-	111, // 235: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	117, // 236: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	119, // 237: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	122, // 238: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	124, // 239: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	129, // 240: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	127, // 241: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	132, // 242: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	138, // 243: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	140, // 244: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	142, // 245: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	8,   // 246: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	10,  // 247: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	17,  // 248: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	19,  // 249: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	22,  // 250: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	24,  // 251: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	26,  // 252: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	28,  // 253: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	32,  // 254: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	34,  // 255: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	36,  // 256: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	38,  // 257: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	40,  // 258: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	42,  // 259: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	44,  // 260: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	51,  // 261: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	53,  // 262: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	55,  // 263: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	57,  // 264: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
-	60,  // 265: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	62,  // 266: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	64,  // 267: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	66,  // 268: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	68,  // 269: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	75,  // 270: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	77,  // 271: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	80,  // 272: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	82,  // 273: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	84,  // 274: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	86,  // 275: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	88,  // 276: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	90,  // 277: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	94,  // 278: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	96,  // 279: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	110, // 280: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	106, // 281: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	108, // 282: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	98,  // 283: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	100, // 284: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 285: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
-	112, // 286: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	118, // 287: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	120, // 288: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	123, // 289: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	125, // 290: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	130, // 291: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	128, // 292: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	133, // 293: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	139, // 294: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	141, // 295: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	169, // 296: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	246, // [246:297] is the sub-list for method output_type
-	195, // [195:246] is the sub-list for method input_type
-	195, // [195:195] is the sub-list for extension type_name
-	195, // [195:195] is the sub-list for extension extendee
-	0,   // [0:195] is the sub-list for field type_name
+	162, // 179: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	162, // 180: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	162, // 181: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	168, // 182: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	166, // 183: cantina.v1.GetUsageRequest.window:type_name -> google.protobuf.Duration
+	140, // 184: cantina.v1.GetUsageResponse.usage:type_name -> cantina.v1.Usage
+	136, // 185: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 186: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	137, // 187: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	169, // 188: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	136, // 189: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	137, // 190: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	169, // 191: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	146, // 192: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	170, // 193: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	126, // 194: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	171, // 195: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	47,  // 196: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	7,   // 197: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	9,   // 198: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	16,  // 199: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	18,  // 200: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	21,  // 201: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	23,  // 202: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	25,  // 203: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	27,  // 204: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	31,  // 205: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	33,  // 206: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	35,  // 207: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	37,  // 208: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	39,  // 209: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	41,  // 210: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	43,  // 211: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	50,  // 212: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	52,  // 213: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	54,  // 214: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	56,  // 215: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
+	59,  // 216: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	61,  // 217: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	63,  // 218: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	65,  // 219: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	67,  // 220: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	74,  // 221: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	76,  // 222: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	79,  // 223: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	81,  // 224: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	83,  // 225: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	85,  // 226: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	87,  // 227: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	89,  // 228: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	93,  // 229: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	95,  // 230: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	109, // 231: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	105, // 232: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	107, // 233: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	97,  // 234: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	99,  // 235: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 236: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
+	138, // 237: cantina.v1.CantinaService.GetUsage:input_type -> cantina.v1.GetUsageRequest
+	111, // 238: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	117, // 239: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	119, // 240: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	122, // 241: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	124, // 242: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	129, // 243: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	127, // 244: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	132, // 245: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	141, // 246: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	143, // 247: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	145, // 248: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	8,   // 249: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	10,  // 250: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	17,  // 251: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	19,  // 252: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	22,  // 253: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	24,  // 254: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	26,  // 255: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	28,  // 256: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	32,  // 257: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	34,  // 258: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	36,  // 259: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	38,  // 260: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	40,  // 261: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	42,  // 262: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	44,  // 263: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	51,  // 264: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	53,  // 265: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	55,  // 266: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	57,  // 267: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
+	60,  // 268: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	62,  // 269: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	64,  // 270: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	66,  // 271: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	68,  // 272: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	75,  // 273: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	77,  // 274: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	80,  // 275: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	82,  // 276: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	84,  // 277: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	86,  // 278: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	88,  // 279: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	90,  // 280: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	94,  // 281: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	96,  // 282: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	110, // 283: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	106, // 284: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	108, // 285: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	98,  // 286: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	100, // 287: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 288: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
+	139, // 289: cantina.v1.CantinaService.GetUsage:output_type -> cantina.v1.GetUsageResponse
+	112, // 290: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	118, // 291: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	120, // 292: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	123, // 293: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	125, // 294: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	130, // 295: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	128, // 296: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	133, // 297: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	142, // 298: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	144, // 299: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	172, // 300: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	249, // [249:301] is the sub-list for method output_type
+	197, // [197:249] is the sub-list for method input_type
+	197, // [197:197] is the sub-list for extension type_name
+	197, // [197:197] is the sub-list for extension extendee
+	0,   // [0:197] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -12074,7 +12413,8 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
 	file_cantina_v1_api_proto_msgTypes[136].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[142].OneofWrappers = []any{
+	file_cantina_v1_api_proto_msgTypes[140].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[145].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Input)(nil),
 	}
@@ -12084,7 +12424,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   158,
+			NumMessages:   161,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4773,6 +4773,230 @@ func (x *ReadLogsResponse) GetEnd() bool {
 	return false
 }
 
+type ReadUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadUsageRequest) Reset() {
+	*x = ReadUsageRequest{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadUsageRequest) ProtoMessage() {}
+
+func (x *ReadUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadUsageRequest.ProtoReflect.Descriptor instead.
+func (*ReadUsageRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ReadUsageRequest) GetTo() *Callee {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+type ReadUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Term  *Term                  `protobuf:"bytes,1,opt,name=term,proto3" json:"term,omitempty"`
+	Proc  string                 `protobuf:"bytes,2,opt,name=proc,proto3" json:"proc,omitempty"`
+	// When it was measured, in nanoseconds since the machine booted.
+	At         int64             `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	Containers []*ContainerUsage `protobuf:"bytes,4,rep,name=containers,proto3" json:"containers,omitempty"`
+	// Of the machine; 0 = unknown. Busy is processor time since boot, of all processors.
+	BusyNanos       int64 `protobuf:"varint,5,opt,name=busy_nanos,json=busyNanos,proto3" json:"busy_nanos,omitempty"`
+	Processors      int32 `protobuf:"varint,6,opt,name=processors,proto3" json:"processors,omitempty"`
+	MemoryTotal     int64 `protobuf:"varint,7,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"`
+	MemoryAvailable int64 `protobuf:"varint,8,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ReadUsageResponse) Reset() {
+	*x = ReadUsageResponse{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadUsageResponse) ProtoMessage() {}
+
+func (x *ReadUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadUsageResponse.ProtoReflect.Descriptor instead.
+func (*ReadUsageResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ReadUsageResponse) GetTerm() *Term {
+	if x != nil {
+		return x.Term
+	}
+	return nil
+}
+
+func (x *ReadUsageResponse) GetProc() string {
+	if x != nil {
+		return x.Proc
+	}
+	return ""
+}
+
+func (x *ReadUsageResponse) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *ReadUsageResponse) GetContainers() []*ContainerUsage {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+func (x *ReadUsageResponse) GetBusyNanos() int64 {
+	if x != nil {
+		return x.BusyNanos
+	}
+	return 0
+}
+
+func (x *ReadUsageResponse) GetProcessors() int32 {
+	if x != nil {
+		return x.Processors
+	}
+	return 0
+}
+
+func (x *ReadUsageResponse) GetMemoryTotal() int64 {
+	if x != nil {
+		return x.MemoryTotal
+	}
+	return 0
+}
+
+func (x *ReadUsageResponse) GetMemoryAvailable() int64 {
+	if x != nil {
+		return x.MemoryAvailable
+	}
+	return 0
+}
+
+type ContainerUsage struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Labels    map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Processes int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Processor time since the start; absent = unknown.
+	CpuNanos *int64 `protobuf:"varint,4,opt,name=cpu_nanos,json=cpuNanos,proto3,oneof" json:"cpu_nanos,omitempty"`
+	// Bytes; absent = unknown.
+	MemoryBytes   *int64 `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerUsage) Reset() {
+	*x = ContainerUsage{}
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerUsage) ProtoMessage() {}
+
+func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
+func (*ContainerUsage) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ContainerUsage) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ContainerUsage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *ContainerUsage) GetCpuNanos() int64 {
+	if x != nil && x.CpuNanos != nil {
+		return *x.CpuNanos
+	}
+	return 0
+}
+
+func (x *ContainerUsage) GetMemoryBytes() int64 {
+	if x != nil && x.MemoryBytes != nil {
+		return *x.MemoryBytes
+	}
+	return 0
+}
+
 type FollowLogsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	To     *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
@@ -4786,7 +5010,7 @@ type FollowLogsRequest struct {
 
 func (x *FollowLogsRequest) Reset() {
 	*x = FollowLogsRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +5022,7 @@ func (x *FollowLogsRequest) String() string {
 func (*FollowLogsRequest) ProtoMessage() {}
 
 func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[54]
+	mi := &file_cantina_v1_cell_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +5035,7 @@ func (x *FollowLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsRequest.ProtoReflect.Descriptor instead.
 func (*FollowLogsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{54}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FollowLogsRequest) GetTo() *Callee {
@@ -4855,7 +5079,7 @@ type FollowLogsResponse struct {
 
 func (x *FollowLogsResponse) Reset() {
 	*x = FollowLogsResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +5091,7 @@ func (x *FollowLogsResponse) String() string {
 func (*FollowLogsResponse) ProtoMessage() {}
 
 func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[55]
+	mi := &file_cantina_v1_cell_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +5104,7 @@ func (x *FollowLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowLogsResponse.ProtoReflect.Descriptor instead.
 func (*FollowLogsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{55}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FollowLogsResponse) GetTerm() *Term {
@@ -4926,7 +5150,7 @@ type CellExecRequest struct {
 
 func (x *CellExecRequest) Reset() {
 	*x = CellExecRequest{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5162,7 @@ func (x *CellExecRequest) String() string {
 func (*CellExecRequest) ProtoMessage() {}
 
 func (x *CellExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[56]
+	mi := &file_cantina_v1_cell_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5175,7 @@ func (x *CellExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellExecRequest.ProtoReflect.Descriptor instead.
 func (*CellExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{56}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CellExecRequest) GetKind() isCellExecRequest_Kind {
@@ -5006,7 +5230,7 @@ type CellExecStart struct {
 
 func (x *CellExecStart) Reset() {
 	*x = CellExecStart{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5242,7 @@ func (x *CellExecStart) String() string {
 func (*CellExecStart) ProtoMessage() {}
 
 func (x *CellExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[57]
+	mi := &file_cantina_v1_cell_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5255,7 @@ func (x *CellExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellExecStart.ProtoReflect.Descriptor instead.
 func (*CellExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{57}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CellExecStart) GetTo() *Callee {
@@ -5072,7 +5296,7 @@ type ExecWork struct {
 
 func (x *ExecWork) Reset() {
 	*x = ExecWork{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5308,7 @@ func (x *ExecWork) String() string {
 func (*ExecWork) ProtoMessage() {}
 
 func (x *ExecWork) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[58]
+	mi := &file_cantina_v1_cell_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5321,7 @@ func (x *ExecWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecWork.ProtoReflect.Descriptor instead.
 func (*ExecWork) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{58}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExecWork) GetKind() isExecWork_Kind {
@@ -5172,7 +5396,7 @@ type ExecCopy struct {
 
 func (x *ExecCopy) Reset() {
 	*x = ExecCopy{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5408,7 @@ func (x *ExecCopy) String() string {
 func (*ExecCopy) ProtoMessage() {}
 
 func (x *ExecCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[59]
+	mi := &file_cantina_v1_cell_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5421,7 @@ func (x *ExecCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecCopy.ProtoReflect.Descriptor instead.
 func (*ExecCopy) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{59}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ExecCopy) GetPath() string {
@@ -5243,7 +5467,7 @@ type ExecInput struct {
 
 func (x *ExecInput) Reset() {
 	*x = ExecInput{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5479,7 @@ func (x *ExecInput) String() string {
 func (*ExecInput) ProtoMessage() {}
 
 func (x *ExecInput) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[60]
+	mi := &file_cantina_v1_cell_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5492,7 @@ func (x *ExecInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecInput.ProtoReflect.Descriptor instead.
 func (*ExecInput) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{60}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExecInput) GetKind() isExecInput_Kind {
@@ -5354,7 +5578,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5366,7 +5590,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[61]
+	mi := &file_cantina_v1_cell_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5379,7 +5603,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{61}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TerminalSize) GetColumns() int32 {
@@ -5412,7 +5636,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[62]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5424,7 +5648,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[62]
+	mi := &file_cantina_v1_cell_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5437,7 +5661,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{62}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExecResponse) GetKind() isExecResponse_Kind {
@@ -5542,7 +5766,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5778,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[63]
+	mi := &file_cantina_v1_cell_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5791,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{63}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExecStarted) GetSubject() string {
@@ -5603,7 +5827,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5839,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[64]
+	mi := &file_cantina_v1_cell_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5852,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{64}
+	return file_cantina_v1_cell_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExecEnd) GetExitCode() int32 {
@@ -5660,7 +5884,7 @@ type LRPEvent_Claimed struct {
 
 func (x *LRPEvent_Claimed) Reset() {
 	*x = LRPEvent_Claimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5672,7 +5896,7 @@ func (x *LRPEvent_Claimed) String() string {
 func (*LRPEvent_Claimed) ProtoMessage() {}
 
 func (x *LRPEvent_Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[71]
+	mi := &file_cantina_v1_cell_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5923,7 @@ type LRPEvent_Started struct {
 
 func (x *LRPEvent_Started) Reset() {
 	*x = LRPEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +5935,7 @@ func (x *LRPEvent_Started) String() string {
 func (*LRPEvent_Started) ProtoMessage() {}
 
 func (x *LRPEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[72]
+	mi := &file_cantina_v1_cell_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5751,7 +5975,7 @@ type LRPEvent_Ended struct {
 
 func (x *LRPEvent_Ended) Reset() {
 	*x = LRPEvent_Ended{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5763,7 +5987,7 @@ func (x *LRPEvent_Ended) String() string {
 func (*LRPEvent_Ended) ProtoMessage() {}
 
 func (x *LRPEvent_Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[73]
+	mi := &file_cantina_v1_cell_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +6025,7 @@ type LRPEvent_Removed struct {
 
 func (x *LRPEvent_Removed) Reset() {
 	*x = LRPEvent_Removed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +6037,7 @@ func (x *LRPEvent_Removed) String() string {
 func (*LRPEvent_Removed) ProtoMessage() {}
 
 func (x *LRPEvent_Removed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[74]
+	mi := &file_cantina_v1_cell_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5839,7 +6063,7 @@ type LRPEvent_Evacuating struct {
 
 func (x *LRPEvent_Evacuating) Reset() {
 	*x = LRPEvent_Evacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5851,7 +6075,7 @@ func (x *LRPEvent_Evacuating) String() string {
 func (*LRPEvent_Evacuating) ProtoMessage() {}
 
 func (x *LRPEvent_Evacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[75]
+	mi := &file_cantina_v1_cell_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5889,7 +6113,7 @@ type LRPEvent_EvacuatedClaimed struct {
 
 func (x *LRPEvent_EvacuatedClaimed) Reset() {
 	*x = LRPEvent_EvacuatedClaimed{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5901,7 +6125,7 @@ func (x *LRPEvent_EvacuatedClaimed) String() string {
 func (*LRPEvent_EvacuatedClaimed) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedClaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[76]
+	mi := &file_cantina_v1_cell_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5925,7 +6149,7 @@ type LRPEvent_EvacuatedStopped struct {
 
 func (x *LRPEvent_EvacuatedStopped) Reset() {
 	*x = LRPEvent_EvacuatedStopped{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6161,7 @@ func (x *LRPEvent_EvacuatedStopped) String() string {
 func (*LRPEvent_EvacuatedStopped) ProtoMessage() {}
 
 func (x *LRPEvent_EvacuatedStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[77]
+	mi := &file_cantina_v1_cell_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6185,7 @@ type LRPEvent_RemovedEvacuating struct {
 
 func (x *LRPEvent_RemovedEvacuating) Reset() {
 	*x = LRPEvent_RemovedEvacuating{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6197,7 @@ func (x *LRPEvent_RemovedEvacuating) String() string {
 func (*LRPEvent_RemovedEvacuating) ProtoMessage() {}
 
 func (x *LRPEvent_RemovedEvacuating) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[78]
+	mi := &file_cantina_v1_cell_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6000,7 +6224,7 @@ type TaskEvent_Started struct {
 
 func (x *TaskEvent_Started) Reset() {
 	*x = TaskEvent_Started{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[79]
+	mi := &file_cantina_v1_cell_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6012,7 +6236,7 @@ func (x *TaskEvent_Started) String() string {
 func (*TaskEvent_Started) ProtoMessage() {}
 
 func (x *TaskEvent_Started) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[79]
+	mi := &file_cantina_v1_cell_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6050,7 +6274,7 @@ type TaskEvent_Missing struct {
 
 func (x *TaskEvent_Missing) Reset() {
 	*x = TaskEvent_Missing{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[80]
+	mi := &file_cantina_v1_cell_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6286,7 @@ func (x *TaskEvent_Missing) String() string {
 func (*TaskEvent_Missing) ProtoMessage() {}
 
 func (x *TaskEvent_Missing) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[80]
+	mi := &file_cantina_v1_cell_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6087,7 +6311,7 @@ type TaskEvent_Adopted struct {
 
 func (x *TaskEvent_Adopted) Reset() {
 	*x = TaskEvent_Adopted{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[81]
+	mi := &file_cantina_v1_cell_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6323,7 @@ func (x *TaskEvent_Adopted) String() string {
 func (*TaskEvent_Adopted) ProtoMessage() {}
 
 func (x *TaskEvent_Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[81]
+	mi := &file_cantina_v1_cell_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6134,7 +6358,7 @@ type TaskEvent_Rejected struct {
 
 func (x *TaskEvent_Rejected) Reset() {
 	*x = TaskEvent_Rejected{}
-	mi := &file_cantina_v1_cell_proto_msgTypes[82]
+	mi := &file_cantina_v1_cell_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6370,7 @@ func (x *TaskEvent_Rejected) String() string {
 func (*TaskEvent_Rejected) ProtoMessage() {}
 
 func (x *TaskEvent_Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_cell_proto_msgTypes[82]
+	mi := &file_cantina_v1_cell_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6588,7 +6812,35 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05lines\x18\x03 \x01(\v2\x14.cantina.v1.LogLinesR\x05lines\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\tR\x04next\x12\x1a\n" +
 	"\bprevious\x18\x05 \x01(\tR\bprevious\x12\x10\n" +
-	"\x03end\x18\x06 \x01(\bR\x03end\"\x98\x01\n" +
+	"\x03end\x18\x06 \x01(\bR\x03end\"6\n" +
+	"\x10ReadUsageRequest\x12\"\n" +
+	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\"\xa6\x02\n" +
+	"\x11ReadUsageResponse\x12$\n" +
+	"\x04term\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x04term\x12\x12\n" +
+	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12:\n" +
+	"\n" +
+	"containers\x18\x04 \x03(\v2\x1a.cantina.v1.ContainerUsageR\n" +
+	"containers\x12\x1d\n" +
+	"\n" +
+	"busy_nanos\x18\x05 \x01(\x03R\tbusyNanos\x12\x1e\n" +
+	"\n" +
+	"processors\x18\x06 \x01(\x05R\n" +
+	"processors\x12!\n" +
+	"\fmemory_total\x18\a \x01(\x03R\vmemoryTotal\x12)\n" +
+	"\x10memory_available\x18\b \x01(\x03R\x0fmemoryAvailable\"\xa2\x02\n" +
+	"\x0eContainerUsage\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
+	"\x06labels\x18\x02 \x03(\v2&.cantina.v1.ContainerUsage.LabelsEntryR\x06labels\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\x12 \n" +
+	"\tcpu_nanos\x18\x04 \x01(\x03H\x00R\bcpuNanos\x88\x01\x01\x12&\n" +
+	"\fmemory_bytes\x18\x05 \x01(\x03H\x01R\vmemoryBytes\x88\x01\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
+	"\n" +
+	"_cpu_nanosB\x0f\n" +
+	"\r_memory_bytes\"\x98\x01\n" +
 	"\x11FollowLogsRequest\x12\"\n" +
 	"\x02to\x18\x01 \x01(\v2\x12.cantina.v1.CalleeR\x02to\x12*\n" +
 	"\x05query\x18\x02 \x01(\v2\x14.cantina.v1.LogQueryR\x05query\x12\x16\n" +
@@ -6686,7 +6938,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x04Rows\x12\x17.cantina.v1.RowsRequest\x1a\x18.cantina.v1.RowsResponse\x12H\n" +
 	"\tLRPEvents\x12\x1c.cantina.v1.LRPEventsRequest\x1a\x1d.cantina.v1.LRPEventsResponse\x12K\n" +
 	"\n" +
-	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\x92\b\n" +
+	"TaskEvents\x12\x1d.cantina.v1.TaskEventsRequest\x1a\x1e.cantina.v1.TaskEventsResponse2\xdc\b\n" +
 	"\vCellService\x12Z\n" +
 	"\x0fGetRunningTasks\x12\".cantina.v1.GetRunningTasksRequest\x1a#.cantina.v1.GetRunningTasksResponse\x12E\n" +
 	"\bRunTasks\x12\x1b.cantina.v1.RunTasksRequest\x1a\x1c.cantina.v1.RunTasksResponse\x12r\n" +
@@ -6700,7 +6952,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05Drain\x12\x18.cantina.v1.DrainRequest\x1a\x19.cantina.v1.DrainResponse\x12E\n" +
 	"\bReadLogs\x12\x1b.cantina.v1.ReadLogsRequest\x1a\x1c.cantina.v1.ReadLogsResponse\x12M\n" +
 	"\n" +
-	"FollowLogs\x12\x1d.cantina.v1.FollowLogsRequest\x1a\x1e.cantina.v1.FollowLogsResponse0\x01\x12A\n" +
+	"FollowLogs\x12\x1d.cantina.v1.FollowLogsRequest\x1a\x1e.cantina.v1.FollowLogsResponse0\x01\x12H\n" +
+	"\tReadUsage\x12\x1c.cantina.v1.ReadUsageRequest\x1a\x1d.cantina.v1.ReadUsageResponse\x12A\n" +
 	"\x04Exec\x12\x1b.cantina.v1.CellExecRequest\x1a\x18.cantina.v1.ExecResponse(\x010\x01B\"Z cantina/wire/cantinav1;cantinav1b\x06proto3"
 
 var (
@@ -6716,7 +6969,7 @@ func file_cantina_v1_cell_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_cell_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_cantina_v1_cell_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_cantina_v1_cell_proto_goTypes = []any{
 	(Verdict)(0),                            // 0: cantina.v1.Verdict
 	(SessionState)(0),                       // 1: cantina.v1.SessionState
@@ -6778,238 +7031,248 @@ var file_cantina_v1_cell_proto_goTypes = []any{
 	(*DrainResponse)(nil),                   // 57: cantina.v1.DrainResponse
 	(*ReadLogsRequest)(nil),                 // 58: cantina.v1.ReadLogsRequest
 	(*ReadLogsResponse)(nil),                // 59: cantina.v1.ReadLogsResponse
-	(*FollowLogsRequest)(nil),               // 60: cantina.v1.FollowLogsRequest
-	(*FollowLogsResponse)(nil),              // 61: cantina.v1.FollowLogsResponse
-	(*CellExecRequest)(nil),                 // 62: cantina.v1.CellExecRequest
-	(*CellExecStart)(nil),                   // 63: cantina.v1.CellExecStart
-	(*ExecWork)(nil),                        // 64: cantina.v1.ExecWork
-	(*ExecCopy)(nil),                        // 65: cantina.v1.ExecCopy
-	(*ExecInput)(nil),                       // 66: cantina.v1.ExecInput
-	(*TerminalSize)(nil),                    // 67: cantina.v1.TerminalSize
-	(*ExecResponse)(nil),                    // 68: cantina.v1.ExecResponse
-	(*ExecStarted)(nil),                     // 69: cantina.v1.ExecStarted
-	(*ExecEnd)(nil),                         // 70: cantina.v1.ExecEnd
-	nil,                                     // 71: cantina.v1.CellState.LabelsEntry
-	nil,                                     // 72: cantina.v1.CellState.CapacityEntry
-	nil,                                     // 73: cantina.v1.CellState.ForeignEntry
-	nil,                                     // 74: cantina.v1.CellState.WithdrawnEntry
-	nil,                                     // 75: cantina.v1.RunTask.ResourcesEntry
-	nil,                                     // 76: cantina.v1.RunTask.LabelsEntry
-	(*LRPEvent_Claimed)(nil),                // 77: cantina.v1.LRPEvent.Claimed
-	(*LRPEvent_Started)(nil),                // 78: cantina.v1.LRPEvent.Started
-	(*LRPEvent_Ended)(nil),                  // 79: cantina.v1.LRPEvent.Ended
-	(*LRPEvent_Removed)(nil),                // 80: cantina.v1.LRPEvent.Removed
-	(*LRPEvent_Evacuating)(nil),             // 81: cantina.v1.LRPEvent.Evacuating
-	(*LRPEvent_EvacuatedClaimed)(nil),       // 82: cantina.v1.LRPEvent.EvacuatedClaimed
-	(*LRPEvent_EvacuatedStopped)(nil),       // 83: cantina.v1.LRPEvent.EvacuatedStopped
-	(*LRPEvent_RemovedEvacuating)(nil),      // 84: cantina.v1.LRPEvent.RemovedEvacuating
-	(*TaskEvent_Started)(nil),               // 85: cantina.v1.TaskEvent.Started
-	(*TaskEvent_Missing)(nil),               // 86: cantina.v1.TaskEvent.Missing
-	(*TaskEvent_Adopted)(nil),               // 87: cantina.v1.TaskEvent.Adopted
-	(*TaskEvent_Rejected)(nil),              // 88: cantina.v1.TaskEvent.Rejected
-	(*Term)(nil),                            // 89: cantina.v1.Term
-	(*durationpb.Duration)(nil),             // 90: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),           // 91: google.protobuf.Timestamp
-	(*Invocation)(nil),                      // 92: cantina.v1.Invocation
-	(*Variable)(nil),                        // 93: cantina.v1.Variable
-	(*Run)(nil),                             // 94: cantina.v1.Run
-	(*Workload)(nil),                        // 95: cantina.v1.Workload
-	(*LRPKey)(nil),                          // 96: cantina.v1.LRPKey
-	(*ActualLRP)(nil),                       // 97: cantina.v1.ActualLRP
-	(*TaskRow)(nil),                         // 98: cantina.v1.TaskRow
-	(*ServiceKey)(nil),                      // 99: cantina.v1.ServiceKey
-	(*TaskResult)(nil),                      // 100: cantina.v1.TaskResult
-	(*LogQuery)(nil),                        // 101: cantina.v1.LogQuery
-	(*LogLines)(nil),                        // 102: cantina.v1.LogLines
-	(*Net)(nil),                             // 103: cantina.v1.Net
+	(*ReadUsageRequest)(nil),                // 60: cantina.v1.ReadUsageRequest
+	(*ReadUsageResponse)(nil),               // 61: cantina.v1.ReadUsageResponse
+	(*ContainerUsage)(nil),                  // 62: cantina.v1.ContainerUsage
+	(*FollowLogsRequest)(nil),               // 63: cantina.v1.FollowLogsRequest
+	(*FollowLogsResponse)(nil),              // 64: cantina.v1.FollowLogsResponse
+	(*CellExecRequest)(nil),                 // 65: cantina.v1.CellExecRequest
+	(*CellExecStart)(nil),                   // 66: cantina.v1.CellExecStart
+	(*ExecWork)(nil),                        // 67: cantina.v1.ExecWork
+	(*ExecCopy)(nil),                        // 68: cantina.v1.ExecCopy
+	(*ExecInput)(nil),                       // 69: cantina.v1.ExecInput
+	(*TerminalSize)(nil),                    // 70: cantina.v1.TerminalSize
+	(*ExecResponse)(nil),                    // 71: cantina.v1.ExecResponse
+	(*ExecStarted)(nil),                     // 72: cantina.v1.ExecStarted
+	(*ExecEnd)(nil),                         // 73: cantina.v1.ExecEnd
+	nil,                                     // 74: cantina.v1.CellState.LabelsEntry
+	nil,                                     // 75: cantina.v1.CellState.CapacityEntry
+	nil,                                     // 76: cantina.v1.CellState.ForeignEntry
+	nil,                                     // 77: cantina.v1.CellState.WithdrawnEntry
+	nil,                                     // 78: cantina.v1.RunTask.ResourcesEntry
+	nil,                                     // 79: cantina.v1.RunTask.LabelsEntry
+	(*LRPEvent_Claimed)(nil),                // 80: cantina.v1.LRPEvent.Claimed
+	(*LRPEvent_Started)(nil),                // 81: cantina.v1.LRPEvent.Started
+	(*LRPEvent_Ended)(nil),                  // 82: cantina.v1.LRPEvent.Ended
+	(*LRPEvent_Removed)(nil),                // 83: cantina.v1.LRPEvent.Removed
+	(*LRPEvent_Evacuating)(nil),             // 84: cantina.v1.LRPEvent.Evacuating
+	(*LRPEvent_EvacuatedClaimed)(nil),       // 85: cantina.v1.LRPEvent.EvacuatedClaimed
+	(*LRPEvent_EvacuatedStopped)(nil),       // 86: cantina.v1.LRPEvent.EvacuatedStopped
+	(*LRPEvent_RemovedEvacuating)(nil),      // 87: cantina.v1.LRPEvent.RemovedEvacuating
+	(*TaskEvent_Started)(nil),               // 88: cantina.v1.TaskEvent.Started
+	(*TaskEvent_Missing)(nil),               // 89: cantina.v1.TaskEvent.Missing
+	(*TaskEvent_Adopted)(nil),               // 90: cantina.v1.TaskEvent.Adopted
+	(*TaskEvent_Rejected)(nil),              // 91: cantina.v1.TaskEvent.Rejected
+	nil,                                     // 92: cantina.v1.ContainerUsage.LabelsEntry
+	(*Term)(nil),                            // 93: cantina.v1.Term
+	(*durationpb.Duration)(nil),             // 94: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),           // 95: google.protobuf.Timestamp
+	(*Invocation)(nil),                      // 96: cantina.v1.Invocation
+	(*Variable)(nil),                        // 97: cantina.v1.Variable
+	(*Run)(nil),                             // 98: cantina.v1.Run
+	(*Workload)(nil),                        // 99: cantina.v1.Workload
+	(*LRPKey)(nil),                          // 100: cantina.v1.LRPKey
+	(*ActualLRP)(nil),                       // 101: cantina.v1.ActualLRP
+	(*TaskRow)(nil),                         // 102: cantina.v1.TaskRow
+	(*ServiceKey)(nil),                      // 103: cantina.v1.ServiceKey
+	(*TaskResult)(nil),                      // 104: cantina.v1.TaskResult
+	(*LogQuery)(nil),                        // 105: cantina.v1.LogQuery
+	(*LogLines)(nil),                        // 106: cantina.v1.LogLines
+	(*Net)(nil),                             // 107: cantina.v1.Net
 }
 var file_cantina_v1_cell_proto_depIdxs = []int32{
-	89,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
-	89,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
-	89,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
+	93,  // 0: cantina.v1.Caller.term:type_name -> cantina.v1.Term
+	93,  // 1: cantina.v1.Callee.term:type_name -> cantina.v1.Term
+	93,  // 2: cantina.v1.SetID.leader:type_name -> cantina.v1.Term
 	8,   // 3: cantina.v1.SetID.hash:type_name -> cantina.v1.SetHash
-	71,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
-	72,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
-	73,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
-	90,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
+	74,  // 4: cantina.v1.CellState.labels:type_name -> cantina.v1.CellState.LabelsEntry
+	75,  // 5: cantina.v1.CellState.capacity:type_name -> cantina.v1.CellState.CapacityEntry
+	76,  // 6: cantina.v1.CellState.foreign:type_name -> cantina.v1.CellState.ForeignEntry
+	94,  // 7: cantina.v1.CellState.drain_timeout:type_name -> google.protobuf.Duration
 	11,  // 8: cantina.v1.CellState.conditions:type_name -> cantina.v1.Condition
-	74,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
-	91,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	90,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
-	91,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
+	77,  // 9: cantina.v1.CellState.withdrawn:type_name -> cantina.v1.CellState.WithdrawnEntry
+	95,  // 10: cantina.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	94,  // 11: cantina.v1.Condition.limit:type_name -> google.protobuf.Duration
+	95,  // 12: cantina.v1.Condition.stop_by:type_name -> google.protobuf.Timestamp
 	6,   // 13: cantina.v1.HeartbeatRequest.from:type_name -> cantina.v1.Caller
 	9,   // 14: cantina.v1.HeartbeatRequest.set:type_name -> cantina.v1.SetID
-	90,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
-	90,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
+	94,  // 15: cantina.v1.HeartbeatRequest.promise:type_name -> google.protobuf.Duration
+	94,  // 16: cantina.v1.HeartbeatRequest.period:type_name -> google.protobuf.Duration
 	10,  // 17: cantina.v1.HeartbeatRequest.state:type_name -> cantina.v1.CellState
-	90,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
-	90,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
-	90,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
-	90,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
-	90,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
-	90,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
-	90,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
-	90,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
-	90,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
-	90,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
-	90,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
-	90,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
-	89,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
+	94,  // 18: cantina.v1.Timeouts.heartbeat:type_name -> google.protobuf.Duration
+	94,  // 19: cantina.v1.Timeouts.heartbeat_grace:type_name -> google.protobuf.Duration
+	94,  // 20: cantina.v1.Timeouts.healthcheck:type_name -> google.protobuf.Duration
+	94,  // 21: cantina.v1.Timeouts.healthcheck_grace:type_name -> google.protobuf.Duration
+	94,  // 22: cantina.v1.Timeouts.check:type_name -> google.protobuf.Duration
+	94,  // 23: cantina.v1.Timeouts.lost:type_name -> google.protobuf.Duration
+	94,  // 24: cantina.v1.Timeouts.kill_wait:type_name -> google.protobuf.Duration
+	94,  // 25: cantina.v1.Timeouts.margin:type_name -> google.protobuf.Duration
+	94,  // 26: cantina.v1.Timeouts.max_dies_within:type_name -> google.protobuf.Duration
+	94,  // 27: cantina.v1.Timeouts.lease:type_name -> google.protobuf.Duration
+	94,  // 28: cantina.v1.Timeouts.keep_alive:type_name -> google.protobuf.Duration
+	94,  // 29: cantina.v1.Timeouts.lease_drift:type_name -> google.protobuf.Duration
+	93,  // 30: cantina.v1.HeartbeatResponse.term:type_name -> cantina.v1.Term
 	0,   // 31: cantina.v1.HeartbeatResponse.verdict:type_name -> cantina.v1.Verdict
 	1,   // 32: cantina.v1.HeartbeatResponse.state:type_name -> cantina.v1.SessionState
-	90,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
+	94,  // 33: cantina.v1.HeartbeatResponse.promise:type_name -> google.protobuf.Duration
 	13,  // 34: cantina.v1.HeartbeatResponse.timeouts:type_name -> cantina.v1.Timeouts
 	9,   // 35: cantina.v1.HeartbeatResponse.set:type_name -> cantina.v1.SetID
-	92,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
+	96,  // 36: cantina.v1.BatchRun.invocation:type_name -> cantina.v1.Invocation
 	7,   // 37: cantina.v1.GetRunningTasksRequest.to:type_name -> cantina.v1.Callee
 	15,  // 38: cantina.v1.HeldRun.run:type_name -> cantina.v1.BatchRun
-	89,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
+	93,  // 39: cantina.v1.GetRunningTasksResponse.term:type_name -> cantina.v1.Term
 	17,  // 40: cantina.v1.GetRunningTasksResponse.held:type_name -> cantina.v1.HeldRun
 	19,  // 41: cantina.v1.GetRunningTasksResponse.alive:type_name -> cantina.v1.AliveContainer
 	15,  // 42: cantina.v1.RunTask.run:type_name -> cantina.v1.BatchRun
-	93,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
-	94,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
-	75,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
-	76,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
+	97,  // 43: cantina.v1.RunTask.env:type_name -> cantina.v1.Variable
+	98,  // 44: cantina.v1.RunTask.program:type_name -> cantina.v1.Run
+	78,  // 45: cantina.v1.RunTask.resources:type_name -> cantina.v1.RunTask.ResourcesEntry
+	79,  // 46: cantina.v1.RunTask.labels:type_name -> cantina.v1.RunTask.LabelsEntry
 	7,   // 47: cantina.v1.RunTasksRequest.to:type_name -> cantina.v1.Callee
-	95,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
+	99,  // 48: cantina.v1.RunTasksRequest.workloads:type_name -> cantina.v1.Workload
 	20,  // 49: cantina.v1.RunTasksRequest.tasks:type_name -> cantina.v1.RunTask
 	15,  // 50: cantina.v1.RunAnswer.run:type_name -> cantina.v1.BatchRun
 	2,   // 51: cantina.v1.RunAnswer.verdict:type_name -> cantina.v1.RunVerdict
-	89,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
+	93,  // 52: cantina.v1.RunTasksResponse.term:type_name -> cantina.v1.Term
 	22,  // 53: cantina.v1.RunTasksResponse.answers:type_name -> cantina.v1.RunAnswer
 	7,   // 54: cantina.v1.NotifyIfTasksNotRunningRequest.to:type_name -> cantina.v1.Callee
 	15,  // 55: cantina.v1.NotifyIfTasksNotRunningRequest.runs:type_name -> cantina.v1.BatchRun
-	89,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
+	93,  // 56: cantina.v1.NotifyIfTasksNotRunningResponse.term:type_name -> cantina.v1.Term
 	7,   // 57: cantina.v1.KillTaskRequest.to:type_name -> cantina.v1.Callee
 	15,  // 58: cantina.v1.KillTaskRequest.runs:type_name -> cantina.v1.BatchRun
-	89,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
+	93,  // 59: cantina.v1.KillTaskResponse.term:type_name -> cantina.v1.Term
 	7,   // 60: cantina.v1.RequestSuicideRequest.to:type_name -> cantina.v1.Callee
-	89,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
+	93,  // 61: cantina.v1.RequestSuicideResponse.term:type_name -> cantina.v1.Term
 	3,   // 62: cantina.v1.StatusItem.kind:type_name -> cantina.v1.StatusKind
 	15,  // 63: cantina.v1.StatusItem.run:type_name -> cantina.v1.BatchRun
 	6,   // 64: cantina.v1.UpdateStatusRequest.from:type_name -> cantina.v1.Caller
 	30,  // 65: cantina.v1.UpdateStatusRequest.items:type_name -> cantina.v1.StatusItem
-	89,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
-	91,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
-	91,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
+	93,  // 66: cantina.v1.UpdateStatusResponse.term:type_name -> cantina.v1.Term
+	95,  // 67: cantina.v1.BatchEnd.started:type_name -> google.protobuf.Timestamp
+	95,  // 68: cantina.v1.BatchEnd.ended:type_name -> google.protobuf.Timestamp
 	4,   // 69: cantina.v1.BatchEnd.again:type_name -> cantina.v1.BatchAgain
 	6,   // 70: cantina.v1.RowsRequest.from:type_name -> cantina.v1.Caller
-	96,  // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
-	96,  // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
-	97,  // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
-	89,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
+	100, // 71: cantina.v1.RowsRequest.lrps:type_name -> cantina.v1.LRPKey
+	100, // 72: cantina.v1.LRPIndex.key:type_name -> cantina.v1.LRPKey
+	101, // 73: cantina.v1.LRPIndex.rows:type_name -> cantina.v1.ActualLRP
+	93,  // 74: cantina.v1.RowsResponse.term:type_name -> cantina.v1.Term
 	35,  // 75: cantina.v1.RowsResponse.lrps:type_name -> cantina.v1.LRPIndex
-	98,  // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
-	96,  // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
-	99,  // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
-	77,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
-	78,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
-	79,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
-	80,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
-	81,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
-	82,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
-	83,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
-	79,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
-	84,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
+	102, // 76: cantina.v1.RowsResponse.tasks:type_name -> cantina.v1.TaskRow
+	100, // 77: cantina.v1.LRPEvent.key:type_name -> cantina.v1.LRPKey
+	103, // 78: cantina.v1.LRPEvent.service:type_name -> cantina.v1.ServiceKey
+	80,  // 79: cantina.v1.LRPEvent.claim:type_name -> cantina.v1.LRPEvent.Claimed
+	81,  // 80: cantina.v1.LRPEvent.start:type_name -> cantina.v1.LRPEvent.Started
+	82,  // 81: cantina.v1.LRPEvent.crash:type_name -> cantina.v1.LRPEvent.Ended
+	83,  // 82: cantina.v1.LRPEvent.remove:type_name -> cantina.v1.LRPEvent.Removed
+	84,  // 83: cantina.v1.LRPEvent.evacuate:type_name -> cantina.v1.LRPEvent.Evacuating
+	85,  // 84: cantina.v1.LRPEvent.evacuate_claimed:type_name -> cantina.v1.LRPEvent.EvacuatedClaimed
+	86,  // 85: cantina.v1.LRPEvent.evacuate_stopped:type_name -> cantina.v1.LRPEvent.EvacuatedStopped
+	82,  // 86: cantina.v1.LRPEvent.evacuate_crashed:type_name -> cantina.v1.LRPEvent.Ended
+	87,  // 87: cantina.v1.LRPEvent.remove_evacuating:type_name -> cantina.v1.LRPEvent.RemovedEvacuating
 	6,   // 88: cantina.v1.LRPEventsRequest.from:type_name -> cantina.v1.Caller
 	37,  // 89: cantina.v1.LRPEventsRequest.events:type_name -> cantina.v1.LRPEvent
 	5,   // 90: cantina.v1.EventAnswer.code:type_name -> cantina.v1.EventCode
-	89,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
+	93,  // 91: cantina.v1.LRPEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 92: cantina.v1.LRPEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	85,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
-	100, // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
-	87,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
-	88,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
-	86,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
+	88,  // 93: cantina.v1.TaskEvent.start:type_name -> cantina.v1.TaskEvent.Started
+	104, // 94: cantina.v1.TaskEvent.complete:type_name -> cantina.v1.TaskResult
+	90,  // 95: cantina.v1.TaskEvent.adopt:type_name -> cantina.v1.TaskEvent.Adopted
+	91,  // 96: cantina.v1.TaskEvent.reject:type_name -> cantina.v1.TaskEvent.Rejected
+	89,  // 97: cantina.v1.TaskEvent.missing:type_name -> cantina.v1.TaskEvent.Missing
 	6,   // 98: cantina.v1.TaskEventsRequest.from:type_name -> cantina.v1.Caller
 	41,  // 99: cantina.v1.TaskEventsRequest.events:type_name -> cantina.v1.TaskEvent
-	89,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
+	93,  // 100: cantina.v1.TaskEventsResponse.term:type_name -> cantina.v1.Term
 	39,  // 101: cantina.v1.TaskEventsResponse.answers:type_name -> cantina.v1.EventAnswer
-	96,  // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
-	99,  // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
+	100, // 102: cantina.v1.LRPWork.key:type_name -> cantina.v1.LRPKey
+	103, // 103: cantina.v1.LRPWork.service:type_name -> cantina.v1.ServiceKey
 	7,   // 104: cantina.v1.PerformRequest.to:type_name -> cantina.v1.Callee
-	95,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
+	99,  // 105: cantina.v1.PerformRequest.workloads:type_name -> cantina.v1.Workload
 	44,  // 106: cantina.v1.PerformRequest.lrps:type_name -> cantina.v1.LRPWork
 	45,  // 107: cantina.v1.PerformRequest.tasks:type_name -> cantina.v1.TaskWork
-	89,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
+	93,  // 108: cantina.v1.PerformResponse.term:type_name -> cantina.v1.Term
 	47,  // 109: cantina.v1.PerformResponse.refused_lrps:type_name -> cantina.v1.Refusal
 	47,  // 110: cantina.v1.PerformResponse.refused_tasks:type_name -> cantina.v1.Refusal
 	7,   // 111: cantina.v1.StopWorkRequest.to:type_name -> cantina.v1.Callee
 	50,  // 112: cantina.v1.StopWorkRequest.instances:type_name -> cantina.v1.StopInstance
-	96,  // 113: cantina.v1.StopInstance.key:type_name -> cantina.v1.LRPKey
-	89,  // 114: cantina.v1.StopWorkResponse.term:type_name -> cantina.v1.Term
+	100, // 113: cantina.v1.StopInstance.key:type_name -> cantina.v1.LRPKey
+	93,  // 114: cantina.v1.StopWorkResponse.term:type_name -> cantina.v1.Term
 	7,   // 115: cantina.v1.ShortenGraceRequest.to:type_name -> cantina.v1.Callee
-	90,  // 116: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
-	89,  // 117: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
+	94,  // 116: cantina.v1.ShortenGraceRequest.grace:type_name -> google.protobuf.Duration
+	93,  // 117: cantina.v1.ShortenGraceResponse.term:type_name -> cantina.v1.Term
 	7,   // 118: cantina.v1.SignalInstanceRequest.to:type_name -> cantina.v1.Callee
-	96,  // 119: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
-	89,  // 120: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
+	100, // 119: cantina.v1.SignalInstanceRequest.key:type_name -> cantina.v1.LRPKey
+	93,  // 120: cantina.v1.SignalInstanceResponse.term:type_name -> cantina.v1.Term
 	7,   // 121: cantina.v1.DrainRequest.to:type_name -> cantina.v1.Callee
-	90,  // 122: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	89,  // 123: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
+	94,  // 122: cantina.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	93,  // 123: cantina.v1.DrainResponse.term:type_name -> cantina.v1.Term
 	7,   // 124: cantina.v1.ReadLogsRequest.to:type_name -> cantina.v1.Callee
-	101, // 125: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
-	89,  // 126: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
-	102, // 127: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
-	7,   // 128: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
-	101, // 129: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
-	89,  // 130: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
-	102, // 131: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
-	63,  // 132: cantina.v1.CellExecRequest.start:type_name -> cantina.v1.CellExecStart
-	66,  // 133: cantina.v1.CellExecRequest.input:type_name -> cantina.v1.ExecInput
-	7,   // 134: cantina.v1.CellExecStart.to:type_name -> cantina.v1.Callee
-	64,  // 135: cantina.v1.CellExecStart.work:type_name -> cantina.v1.ExecWork
-	94,  // 136: cantina.v1.ExecWork.program:type_name -> cantina.v1.Run
-	65,  // 137: cantina.v1.ExecWork.copy:type_name -> cantina.v1.ExecCopy
-	67,  // 138: cantina.v1.ExecWork.size:type_name -> cantina.v1.TerminalSize
-	67,  // 139: cantina.v1.ExecInput.resize:type_name -> cantina.v1.TerminalSize
-	69,  // 140: cantina.v1.ExecResponse.started:type_name -> cantina.v1.ExecStarted
-	70,  // 141: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
-	103, // 142: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
-	103, // 143: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
-	91,  // 144: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
-	12,  // 145: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
-	31,  // 146: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
-	34,  // 147: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
-	38,  // 148: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
-	42,  // 149: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
-	16,  // 150: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
-	21,  // 151: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
-	24,  // 152: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
-	26,  // 153: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
-	28,  // 154: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
-	46,  // 155: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
-	49,  // 156: cantina.v1.CellService.StopWork:input_type -> cantina.v1.StopWorkRequest
-	54,  // 157: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
-	52,  // 158: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
-	56,  // 159: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
-	58,  // 160: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
-	60,  // 161: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
-	62,  // 162: cantina.v1.CellService.Exec:input_type -> cantina.v1.CellExecRequest
-	14,  // 163: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
-	32,  // 164: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
-	36,  // 165: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
-	40,  // 166: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
-	43,  // 167: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
-	18,  // 168: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
-	23,  // 169: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
-	25,  // 170: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
-	27,  // 171: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
-	29,  // 172: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
-	48,  // 173: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
-	51,  // 174: cantina.v1.CellService.StopWork:output_type -> cantina.v1.StopWorkResponse
-	55,  // 175: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
-	53,  // 176: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
-	57,  // 177: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
-	59,  // 178: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
-	61,  // 179: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
-	68,  // 180: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
-	163, // [163:181] is the sub-list for method output_type
-	145, // [145:163] is the sub-list for method input_type
-	145, // [145:145] is the sub-list for extension type_name
-	145, // [145:145] is the sub-list for extension extendee
-	0,   // [0:145] is the sub-list for field type_name
+	105, // 125: cantina.v1.ReadLogsRequest.query:type_name -> cantina.v1.LogQuery
+	93,  // 126: cantina.v1.ReadLogsResponse.term:type_name -> cantina.v1.Term
+	106, // 127: cantina.v1.ReadLogsResponse.lines:type_name -> cantina.v1.LogLines
+	7,   // 128: cantina.v1.ReadUsageRequest.to:type_name -> cantina.v1.Callee
+	93,  // 129: cantina.v1.ReadUsageResponse.term:type_name -> cantina.v1.Term
+	62,  // 130: cantina.v1.ReadUsageResponse.containers:type_name -> cantina.v1.ContainerUsage
+	92,  // 131: cantina.v1.ContainerUsage.labels:type_name -> cantina.v1.ContainerUsage.LabelsEntry
+	7,   // 132: cantina.v1.FollowLogsRequest.to:type_name -> cantina.v1.Callee
+	105, // 133: cantina.v1.FollowLogsRequest.query:type_name -> cantina.v1.LogQuery
+	93,  // 134: cantina.v1.FollowLogsResponse.term:type_name -> cantina.v1.Term
+	106, // 135: cantina.v1.FollowLogsResponse.lines:type_name -> cantina.v1.LogLines
+	66,  // 136: cantina.v1.CellExecRequest.start:type_name -> cantina.v1.CellExecStart
+	69,  // 137: cantina.v1.CellExecRequest.input:type_name -> cantina.v1.ExecInput
+	7,   // 138: cantina.v1.CellExecStart.to:type_name -> cantina.v1.Callee
+	67,  // 139: cantina.v1.CellExecStart.work:type_name -> cantina.v1.ExecWork
+	98,  // 140: cantina.v1.ExecWork.program:type_name -> cantina.v1.Run
+	68,  // 141: cantina.v1.ExecWork.copy:type_name -> cantina.v1.ExecCopy
+	70,  // 142: cantina.v1.ExecWork.size:type_name -> cantina.v1.TerminalSize
+	70,  // 143: cantina.v1.ExecInput.resize:type_name -> cantina.v1.TerminalSize
+	72,  // 144: cantina.v1.ExecResponse.started:type_name -> cantina.v1.ExecStarted
+	73,  // 145: cantina.v1.ExecResponse.end:type_name -> cantina.v1.ExecEnd
+	107, // 146: cantina.v1.LRPEvent.Started.net:type_name -> cantina.v1.Net
+	107, // 147: cantina.v1.LRPEvent.Evacuating.net:type_name -> cantina.v1.Net
+	95,  // 148: cantina.v1.LRPEvent.Evacuating.until:type_name -> google.protobuf.Timestamp
+	12,  // 149: cantina.v1.LeaderService.Heartbeat:input_type -> cantina.v1.HeartbeatRequest
+	31,  // 150: cantina.v1.LeaderService.UpdateStatus:input_type -> cantina.v1.UpdateStatusRequest
+	34,  // 151: cantina.v1.LeaderService.Rows:input_type -> cantina.v1.RowsRequest
+	38,  // 152: cantina.v1.LeaderService.LRPEvents:input_type -> cantina.v1.LRPEventsRequest
+	42,  // 153: cantina.v1.LeaderService.TaskEvents:input_type -> cantina.v1.TaskEventsRequest
+	16,  // 154: cantina.v1.CellService.GetRunningTasks:input_type -> cantina.v1.GetRunningTasksRequest
+	21,  // 155: cantina.v1.CellService.RunTasks:input_type -> cantina.v1.RunTasksRequest
+	24,  // 156: cantina.v1.CellService.NotifyIfTasksNotRunning:input_type -> cantina.v1.NotifyIfTasksNotRunningRequest
+	26,  // 157: cantina.v1.CellService.KillTask:input_type -> cantina.v1.KillTaskRequest
+	28,  // 158: cantina.v1.CellService.RequestSuicide:input_type -> cantina.v1.RequestSuicideRequest
+	46,  // 159: cantina.v1.CellService.Perform:input_type -> cantina.v1.PerformRequest
+	49,  // 160: cantina.v1.CellService.StopWork:input_type -> cantina.v1.StopWorkRequest
+	54,  // 161: cantina.v1.CellService.SignalInstance:input_type -> cantina.v1.SignalInstanceRequest
+	52,  // 162: cantina.v1.CellService.ShortenGrace:input_type -> cantina.v1.ShortenGraceRequest
+	56,  // 163: cantina.v1.CellService.Drain:input_type -> cantina.v1.DrainRequest
+	58,  // 164: cantina.v1.CellService.ReadLogs:input_type -> cantina.v1.ReadLogsRequest
+	63,  // 165: cantina.v1.CellService.FollowLogs:input_type -> cantina.v1.FollowLogsRequest
+	60,  // 166: cantina.v1.CellService.ReadUsage:input_type -> cantina.v1.ReadUsageRequest
+	65,  // 167: cantina.v1.CellService.Exec:input_type -> cantina.v1.CellExecRequest
+	14,  // 168: cantina.v1.LeaderService.Heartbeat:output_type -> cantina.v1.HeartbeatResponse
+	32,  // 169: cantina.v1.LeaderService.UpdateStatus:output_type -> cantina.v1.UpdateStatusResponse
+	36,  // 170: cantina.v1.LeaderService.Rows:output_type -> cantina.v1.RowsResponse
+	40,  // 171: cantina.v1.LeaderService.LRPEvents:output_type -> cantina.v1.LRPEventsResponse
+	43,  // 172: cantina.v1.LeaderService.TaskEvents:output_type -> cantina.v1.TaskEventsResponse
+	18,  // 173: cantina.v1.CellService.GetRunningTasks:output_type -> cantina.v1.GetRunningTasksResponse
+	23,  // 174: cantina.v1.CellService.RunTasks:output_type -> cantina.v1.RunTasksResponse
+	25,  // 175: cantina.v1.CellService.NotifyIfTasksNotRunning:output_type -> cantina.v1.NotifyIfTasksNotRunningResponse
+	27,  // 176: cantina.v1.CellService.KillTask:output_type -> cantina.v1.KillTaskResponse
+	29,  // 177: cantina.v1.CellService.RequestSuicide:output_type -> cantina.v1.RequestSuicideResponse
+	48,  // 178: cantina.v1.CellService.Perform:output_type -> cantina.v1.PerformResponse
+	51,  // 179: cantina.v1.CellService.StopWork:output_type -> cantina.v1.StopWorkResponse
+	55,  // 180: cantina.v1.CellService.SignalInstance:output_type -> cantina.v1.SignalInstanceResponse
+	53,  // 181: cantina.v1.CellService.ShortenGrace:output_type -> cantina.v1.ShortenGraceResponse
+	57,  // 182: cantina.v1.CellService.Drain:output_type -> cantina.v1.DrainResponse
+	59,  // 183: cantina.v1.CellService.ReadLogs:output_type -> cantina.v1.ReadLogsResponse
+	64,  // 184: cantina.v1.CellService.FollowLogs:output_type -> cantina.v1.FollowLogsResponse
+	61,  // 185: cantina.v1.CellService.ReadUsage:output_type -> cantina.v1.ReadUsageResponse
+	71,  // 186: cantina.v1.CellService.Exec:output_type -> cantina.v1.ExecResponse
+	168, // [168:187] is the sub-list for method output_type
+	149, // [149:168] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_cell_proto_init() }
@@ -7040,21 +7303,22 @@ func file_cantina_v1_cell_proto_init() {
 		(*TaskEvent_Reject)(nil),
 		(*TaskEvent_Missing_)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[56].OneofWrappers = []any{}
+	file_cantina_v1_cell_proto_msgTypes[59].OneofWrappers = []any{
 		(*CellExecRequest_Start)(nil),
 		(*CellExecRequest_Input)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[58].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[61].OneofWrappers = []any{
 		(*ExecWork_Program)(nil),
 		(*ExecWork_Copy)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[60].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[63].OneofWrappers = []any{
 		(*ExecInput_Stdin)(nil),
 		(*ExecInput_CloseStdin)(nil),
 		(*ExecInput_Resize)(nil),
 		(*ExecInput_Signal)(nil),
 	}
-	file_cantina_v1_cell_proto_msgTypes[62].OneofWrappers = []any{
+	file_cantina_v1_cell_proto_msgTypes[65].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -7067,7 +7331,7 @@ func file_cantina_v1_cell_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_cell_proto_rawDesc), len(file_cantina_v1_cell_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   83,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

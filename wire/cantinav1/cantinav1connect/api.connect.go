@@ -149,6 +149,8 @@ const (
 	// CantinaServiceRebalanceProcedure is the fully-qualified name of the CantinaService's Rebalance
 	// RPC.
 	CantinaServiceRebalanceProcedure = "/cantina.v1.CantinaService/Rebalance"
+	// CantinaServiceGetUsageProcedure is the fully-qualified name of the CantinaService's GetUsage RPC.
+	CantinaServiceGetUsageProcedure = "/cantina.v1.CantinaService/GetUsage"
 	// CantinaServiceGetStatusProcedure is the fully-qualified name of the CantinaService's GetStatus
 	// RPC.
 	CantinaServiceGetStatusProcedure = "/cantina.v1.CantinaService/GetStatus"
@@ -226,6 +228,8 @@ type CantinaServiceClient interface {
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	// Plans moves of instances that make the use of the cells more even, and begins them.
 	Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error)
+	// Measures the use of processors and memory, by asking the cells.
+	GetUsage(context.Context, *connect.Request[cantinav1.GetUsageRequest]) (*connect.Response[cantinav1.GetUsageResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	// Makes a key for a browser; any server answers.
 	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
@@ -493,6 +497,12 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("Rebalance")),
 			connect.WithClientOptions(opts...),
 		),
+		getUsage: connect.NewClient[cantinav1.GetUsageRequest, cantinav1.GetUsageResponse](
+			httpClient,
+			baseURL+CantinaServiceGetUsageProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("GetUsage")),
+			connect.WithClientOptions(opts...),
+		),
 		getStatus: connect.NewClient[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse](
 			httpClient,
 			baseURL+CantinaServiceGetStatusProcedure,
@@ -604,6 +614,7 @@ type cantinaServiceClient struct {
 	drainCell          *connect.Client[cantinav1.DrainCellRequest, cantinav1.DrainCellResponse]
 	undrainCell        *connect.Client[cantinav1.UndrainCellRequest, cantinav1.UndrainCellResponse]
 	rebalance          *connect.Client[cantinav1.RebalanceRequest, cantinav1.RebalanceResponse]
+	getUsage           *connect.Client[cantinav1.GetUsageRequest, cantinav1.GetUsageResponse]
 	getStatus          *connect.Client[cantinav1.GetStatusRequest, cantinav1.GetStatusResponse]
 	createBrowserKey   *connect.Client[cantinav1.CreateBrowserKeyRequest, cantinav1.CreateBrowserKeyResponse]
 	endWait            *connect.Client[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse]
@@ -817,6 +828,11 @@ func (c *cantinaServiceClient) Rebalance(ctx context.Context, req *connect.Reque
 	return c.rebalance.CallUnary(ctx, req)
 }
 
+// GetUsage calls cantina.v1.CantinaService.GetUsage.
+func (c *cantinaServiceClient) GetUsage(ctx context.Context, req *connect.Request[cantinav1.GetUsageRequest]) (*connect.Response[cantinav1.GetUsageResponse], error) {
+	return c.getUsage.CallUnary(ctx, req)
+}
+
 // GetStatus calls cantina.v1.CantinaService.GetStatus.
 func (c *cantinaServiceClient) GetStatus(ctx context.Context, req *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {
 	return c.getStatus.CallUnary(ctx, req)
@@ -917,6 +933,8 @@ type CantinaServiceHandler interface {
 	UndrainCell(context.Context, *connect.Request[cantinav1.UndrainCellRequest]) (*connect.Response[cantinav1.UndrainCellResponse], error)
 	// Plans moves of instances that make the use of the cells more even, and begins them.
 	Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error)
+	// Measures the use of processors and memory, by asking the cells.
+	GetUsage(context.Context, *connect.Request[cantinav1.GetUsageRequest]) (*connect.Response[cantinav1.GetUsageResponse], error)
 	GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error)
 	// Makes a key for a browser; any server answers.
 	CreateBrowserKey(context.Context, *connect.Request[cantinav1.CreateBrowserKeyRequest]) (*connect.Response[cantinav1.CreateBrowserKeyResponse], error)
@@ -1180,6 +1198,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("Rebalance")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceGetUsageHandler := connect.NewUnaryHandler(
+		CantinaServiceGetUsageProcedure,
+		svc.GetUsage,
+		connect.WithSchema(cantinaServiceMethods.ByName("GetUsage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceGetStatusHandler := connect.NewUnaryHandler(
 		CantinaServiceGetStatusProcedure,
 		svc.GetStatus,
@@ -1328,6 +1352,8 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceUndrainCellHandler.ServeHTTP(w, r)
 		case CantinaServiceRebalanceProcedure:
 			cantinaServiceRebalanceHandler.ServeHTTP(w, r)
+		case CantinaServiceGetUsageProcedure:
+			cantinaServiceGetUsageHandler.ServeHTTP(w, r)
 		case CantinaServiceGetStatusProcedure:
 			cantinaServiceGetStatusHandler.ServeHTTP(w, r)
 		case CantinaServiceCreateBrowserKeyProcedure:
@@ -1517,6 +1543,10 @@ func (UnimplementedCantinaServiceHandler) UndrainCell(context.Context, *connect.
 
 func (UnimplementedCantinaServiceHandler) Rebalance(context.Context, *connect.Request[cantinav1.RebalanceRequest]) (*connect.Response[cantinav1.RebalanceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.Rebalance is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) GetUsage(context.Context, *connect.Request[cantinav1.GetUsageRequest]) (*connect.Response[cantinav1.GetUsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.GetUsage is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) GetStatus(context.Context, *connect.Request[cantinav1.GetStatusRequest]) (*connect.Response[cantinav1.GetStatusResponse], error) {

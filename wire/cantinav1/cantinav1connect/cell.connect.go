@@ -84,6 +84,8 @@ const (
 	CellServiceReadLogsProcedure = "/cantina.v1.CellService/ReadLogs"
 	// CellServiceFollowLogsProcedure is the fully-qualified name of the CellService's FollowLogs RPC.
 	CellServiceFollowLogsProcedure = "/cantina.v1.CellService/FollowLogs"
+	// CellServiceReadUsageProcedure is the fully-qualified name of the CellService's ReadUsage RPC.
+	CellServiceReadUsageProcedure = "/cantina.v1.CellService/ReadUsage"
 	// CellServiceExecProcedure is the fully-qualified name of the CellService's Exec RPC.
 	CellServiceExecProcedure = "/cantina.v1.CellService/Exec"
 )
@@ -276,6 +278,7 @@ type CellServiceClient interface {
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest]) (*connect.ServerStreamForClient[cantinav1.FollowLogsResponse], error)
+	ReadUsage(context.Context, *connect.Request[cantinav1.ReadUsageRequest]) (*connect.Response[cantinav1.ReadUsageResponse], error)
 	Exec(context.Context) *connect.BidiStreamForClient[cantinav1.CellExecRequest, cantinav1.ExecResponse]
 }
 
@@ -362,6 +365,12 @@ func NewCellServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cellServiceMethods.ByName("FollowLogs")),
 			connect.WithClientOptions(opts...),
 		),
+		readUsage: connect.NewClient[cantinav1.ReadUsageRequest, cantinav1.ReadUsageResponse](
+			httpClient,
+			baseURL+CellServiceReadUsageProcedure,
+			connect.WithSchema(cellServiceMethods.ByName("ReadUsage")),
+			connect.WithClientOptions(opts...),
+		),
 		exec: connect.NewClient[cantinav1.CellExecRequest, cantinav1.ExecResponse](
 			httpClient,
 			baseURL+CellServiceExecProcedure,
@@ -385,6 +394,7 @@ type cellServiceClient struct {
 	drain                   *connect.Client[cantinav1.DrainRequest, cantinav1.DrainResponse]
 	readLogs                *connect.Client[cantinav1.ReadLogsRequest, cantinav1.ReadLogsResponse]
 	followLogs              *connect.Client[cantinav1.FollowLogsRequest, cantinav1.FollowLogsResponse]
+	readUsage               *connect.Client[cantinav1.ReadUsageRequest, cantinav1.ReadUsageResponse]
 	exec                    *connect.Client[cantinav1.CellExecRequest, cantinav1.ExecResponse]
 }
 
@@ -448,6 +458,11 @@ func (c *cellServiceClient) FollowLogs(ctx context.Context, req *connect.Request
 	return c.followLogs.CallServerStream(ctx, req)
 }
 
+// ReadUsage calls cantina.v1.CellService.ReadUsage.
+func (c *cellServiceClient) ReadUsage(ctx context.Context, req *connect.Request[cantinav1.ReadUsageRequest]) (*connect.Response[cantinav1.ReadUsageResponse], error) {
+	return c.readUsage.CallUnary(ctx, req)
+}
+
 // Exec calls cantina.v1.CellService.Exec.
 func (c *cellServiceClient) Exec(ctx context.Context) *connect.BidiStreamForClient[cantinav1.CellExecRequest, cantinav1.ExecResponse] {
 	return c.exec.CallBidiStream(ctx)
@@ -467,6 +482,7 @@ type CellServiceHandler interface {
 	Drain(context.Context, *connect.Request[cantinav1.DrainRequest]) (*connect.Response[cantinav1.DrainResponse], error)
 	ReadLogs(context.Context, *connect.Request[cantinav1.ReadLogsRequest]) (*connect.Response[cantinav1.ReadLogsResponse], error)
 	FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest], *connect.ServerStream[cantinav1.FollowLogsResponse]) error
+	ReadUsage(context.Context, *connect.Request[cantinav1.ReadUsageRequest]) (*connect.Response[cantinav1.ReadUsageResponse], error)
 	Exec(context.Context, *connect.BidiStream[cantinav1.CellExecRequest, cantinav1.ExecResponse]) error
 }
 
@@ -549,6 +565,12 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cellServiceMethods.ByName("FollowLogs")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cellServiceReadUsageHandler := connect.NewUnaryHandler(
+		CellServiceReadUsageProcedure,
+		svc.ReadUsage,
+		connect.WithSchema(cellServiceMethods.ByName("ReadUsage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cellServiceExecHandler := connect.NewBidiStreamHandler(
 		CellServiceExecProcedure,
 		svc.Exec,
@@ -581,6 +603,8 @@ func NewCellServiceHandler(svc CellServiceHandler, opts ...connect.HandlerOption
 			cellServiceReadLogsHandler.ServeHTTP(w, r)
 		case CellServiceFollowLogsProcedure:
 			cellServiceFollowLogsHandler.ServeHTTP(w, r)
+		case CellServiceReadUsageProcedure:
+			cellServiceReadUsageHandler.ServeHTTP(w, r)
 		case CellServiceExecProcedure:
 			cellServiceExecHandler.ServeHTTP(w, r)
 		default:
@@ -638,6 +662,10 @@ func (UnimplementedCellServiceHandler) ReadLogs(context.Context, *connect.Reques
 
 func (UnimplementedCellServiceHandler) FollowLogs(context.Context, *connect.Request[cantinav1.FollowLogsRequest], *connect.ServerStream[cantinav1.FollowLogsResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.FollowLogs is not implemented"))
+}
+
+func (UnimplementedCellServiceHandler) ReadUsage(context.Context, *connect.Request[cantinav1.ReadUsageRequest]) (*connect.Response[cantinav1.ReadUsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CellService.ReadUsage is not implemented"))
 }
 
 func (UnimplementedCellServiceHandler) Exec(context.Context, *connect.BidiStream[cantinav1.CellExecRequest, cantinav1.ExecResponse]) error {
