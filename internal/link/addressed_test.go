@@ -32,7 +32,7 @@ func TestEveryCallAtACellNamesItsCallee(t *testing.T) {
 	right := fmt.Sprintf(`{"cell":"c1","cluster":"mine","proc":"p1","term":{"epoch":%d,"revision":%d}}`, term.Epoch,
 		term.Revision)
 	methods := pb.File_cantina_v1_cell_proto.Services().ByName("CellService").Methods()
-	if methods.Len() != len(ofMachine)+3 {
+	if methods.Len() != len(ofMachine)+4 {
 		t.Errorf("%d calls, of which the session checks %d: is it so for the new one?", methods.Len(), len(ofMachine))
 	}
 	for i := range methods.Len() {

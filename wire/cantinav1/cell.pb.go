@@ -4773,6 +4773,7 @@ func (x *ReadLogsResponse) GetEnd() bool {
 	return false
 }
 
+// Identity: as ReadLogs. It changes nothing.
 type ReadUsageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            *Callee                `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
