@@ -37,9 +37,9 @@ type Board struct {
 	derived
 	orphans
 	expiry
-	watch func()   // see Watch
-	turn  string   // the job that started last (round robin)
-	dice  rand.PCG // of the draws (randomized priority)
+	watch func(job string) // see Watch
+	turn  string           // the job that started last (round robin)
+	dice  rand.PCG         // of the draws (randomized priority)
 }
 
 // NewBoard returns a board with only the instance node. It returns ErrNodes for a
@@ -48,7 +48,7 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 	if err := CheckForest(&spec); err != nil {
 		return nil, err
 	}
-	b := &Board{f: newForest(spec), runs: runs{byKey: make(map[Key]*run)}, watch: func() {}}
+	b := &Board{f: newForest(spec), runs: runs{byKey: make(map[Key]*run)}, watch: func(string) {}}
 	b.jobs = jobs{f: b.f, named: make(map[string]*job)}
 	b.clock.jobs = &b.jobs
 	b.reservation = reservation{f: b.f, jobs: &b.jobs, clock: &b.clock}
@@ -62,8 +62,9 @@ func NewBoard(spec ForestSpec) (*Board, error) {
 func (b *Board) Spec() ForestSpec { return b.f.spec }
 
 // Watch has f called at each change that may leave something to do for the owner of the board: start a task, end an
-// orphan, note the time of a backoff. f must not call the board.
-func (b *Board) Watch(f func()) { b.watch = f }
+// orphan, note the time of a backoff. f gets the name of the job that changed, "" = any of them, and must not call
+// the board.
+func (b *Board) Watch(f func(job string)) { b.watch = f }
 
 // Cells returns the order of cells for the tasks of the forest, and its weights.
 func (b *Board) Cells() (placement.Order, map[string]int) { return b.f.spec.Cells, b.f.weights }
@@ -77,7 +78,7 @@ func (b *Board) SetNodes(specs []NodeSpec) error {
 	b.reservation.kept, b.orphans.stale = nil, true
 	b.placeAdopted()
 	b.derived.refitAll()
-	b.watch()
+	b.watch("")
 	return nil
 }
 
@@ -112,7 +113,7 @@ func (b *Board) Configure(spec ForestSpec) error {
 	}
 	b.jobs.rewire()
 	b.derived.refitAll()
-	b.watch()
+	b.watch("")
 	return nil
 }
 
@@ -153,7 +154,7 @@ func (f *forest) redraw(r *run, old *forest) {
 // Put adds a job or changes its configuration; statuses stay if the UID is the same, and are reset
 // otherwise. Problems of the job make it invalid and are returned; they are no error.
 func (b *Board) Put(spec Job) (problems []string) {
-	defer b.watch()
+	defer b.watch(spec.Name)
 	j := b.jobs.named[spec.Name]
 	b.reservation.release(j)
 	if j != nil && j.UID != spec.UID {
@@ -204,7 +205,7 @@ func (b *Board) Delete(name string) {
 	if j == nil {
 		return
 	}
-	b.watch()
+	b.watch(name)
 	b.reservation.release(j)
 	b.jobs.remove(j)
 	for _, key := range b.runs.runKeys(name) {

@@ -58,7 +58,7 @@ func (b *Board) End(k Key, inv fence.Invocation, rep Report, guard int) Update {
 
 // Apply makes an update effective. It returns the mark that it replaced.
 func (b *Board) Apply(u Update) (old uint32) {
-	b.watch()
+	b.watch(u.Key.Job)
 	if r := b.runs.byKey[u.Key]; r != nil && !u.ends.IsZero() && r.inv == u.ends {
 		b.runs.remove(r)
 		b.giveBack(r)
@@ -80,7 +80,7 @@ func (b *Board) set(j *job, n int32, s Status) {
 	b.terms.pack(x, s)
 	x.ahead = b.clock.now > 0 && s.Time > b.clock.now
 	b.derived.changed(j, n)
-	b.watch()
+	b.watch(j.Name)
 }
 
 // Mark returns where the status of a batch task is stored, 0 = nowhere.

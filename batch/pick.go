@@ -103,7 +103,7 @@ func (b *Board) Started(k Key, inv fence.Invocation, cell string) error {
 	}
 	b.runs.live++
 	b.orphans.began(r)
-	b.watch()
+	b.watch(k.Job)
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (b *Board) Unpick(k Key) error {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
-	b.watch()
+	b.watch(k.Job)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (b *Board) Adopt(k Key, inv fence.Invocation, cell string) {
 	if inv.IsZero() {
 		return
 	}
-	b.watch()
+	b.watch(k.Job)
 	if r := b.runs.byKey[k]; r != nil {
 		if r.inv.IsZero() {
 			b.runs.live++
@@ -218,5 +218,5 @@ func (b *Board) Forget(k Key) {
 	}
 	b.runs.remove(r)
 	b.giveBack(r)
-	b.watch()
+	b.watch(k.Job)
 }

@@ -31,7 +31,12 @@ func byName(x, y *forest) int { return strings.Compare(x.name, y.name) }
 func (s *newest) add(name string, f *forest) {
 	f.name = name
 	s.forests[name] = f
-	f.board.Watch(func() { s.stir(f) })
+	f.board.Watch(func(job string) {
+		s.stir(f)
+		if f.turned = f.turned || job == ""; job != "" {
+			s.gates.turned(job)
+		}
+	})
 	s.stir(f)
 }
 

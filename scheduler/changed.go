@@ -117,6 +117,7 @@ func (ch *changing) setJob(row *jobRow, revision int64) (kill []worker.Run) {
 		ch.adoption.takeOver(old, j)
 		return kill
 	}
+	ch.gates.connect(row.name, nil, nil)
 	if row.orphans != nil {
 		ch.remain(row.name)
 	}

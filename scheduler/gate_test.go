@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,5 +107,145 @@ func TestJobsAfterWhatChanges(t *testing.T) {
 		pass(0)
 		r.wantStarted("first/a")
 		r.wantState("second", batch.JobDone, "")
+	})
+}
+
+// gatesCurrent compares each gate with the one that the jobs before it give now.
+func (r *rig) gatesCurrent() {
+	r.t.Helper()
+	synctest.Wait()
+	r.locked(func() {
+		for name, j := range r.jobs {
+			if j.row.deleted || j.spec == nil {
+				continue
+			}
+			want := batch.Gate{}
+			if len(j.spec.After) > 0 {
+				want = batch.GateOf(r.before(j))
+			}
+			if got := j.forest.board.Gate(name); got != want {
+				r.t.Fatalf("job %s has the gate %+v, want %+v", name, got, want)
+			}
+		}
+	})
+}
+
+// TestGatesFollowEveryChange: jobs come after and depend on others, in circles too, over nodes of their own or shared
+// ones. After each drawn change every gate is as a full look at all jobs has it, and in the next term too.
+func TestGatesFollowEveryChange(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 9))
+			st := newFakeStore()
+			r := begin(t, st, 1)
+			r.cell("c", 5)
+			names := []string{"a", "b", "c", "d", "e", "f"}
+			draw := func(of int) (out []string) {
+				for _, n := range names {
+					if rnd.IntN(of) == 0 {
+						out = append(out, n)
+					}
+				}
+				return out
+			}
+			job := func(name string) plan.NamedJob {
+				w := testJob(name, map[string][]string{"h-" + name: {"x", "y"}})
+				if rnd.IntN(3) > 0 {
+					w = testJob("shared", map[string][]string{"h": {"x", "y"}})
+					w.Job.Name = name
+				}
+				w.Job.Retries, w.Job.After = rnd.IntN(2), draw(4)
+				w.Job.DependsOn = draw(5)
+				w.Job.Paused, w.Job.Disabled = rnd.IntN(6) == 0, rnd.IntN(8) == 0
+				return w
+			}
+			for step := range 80 {
+				name := names[rnd.IntN(len(names))]
+				switch rnd.IntN(8) {
+				case 0, 1:
+					r.change(r.Apply("dom", []plan.NamedJob{job(name)}, false))
+				case 2:
+					r.change(r.Remove(name))
+				case 3:
+					r.change(r.Pause(name, rnd.IntN(2) == 0))
+				case 4:
+					_, _ = r.Retry(t.Context(), name, batch.NodeFilter{})
+				case 5:
+					pass(time.Minute)
+				default:
+					for _, v := range r.reg.Model() {
+						if rnd.IntN(2) == 0 {
+							r.end(v.Run.Work.Job, v.Run.Work.Node, rnd.IntN(3)/2, "")
+						}
+					}
+				}
+				pass(time.Second)
+				r.gatesCurrent()
+				if step == 40 {
+					running := r.reg.Model()
+					r.stop()
+					r = begin(t, st, 2, running...)
+					r.cell("c", 5)
+					pass(time.Second)
+					r.gatesCurrent()
+				}
+			}
+			r.stop()
+		})
+	}
+}
+
+// change submits a prepared change, if there is one.
+func (r *rig) change(c *Change, err error) {
+	if err == nil {
+		r.do(c, nil)
+	}
+}
+
+// TestGatesCostInProportionToChanges: an end of a job computes the gates of those that come after it, beside a few or
+// many other gated jobs.
+func TestGatesCostInProportionToChanges(t *testing.T) {
+	counts := map[int]int{}
+	for _, others := range []int{2, 60} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, newFakeStore(), 1)
+			defer r.stop()
+			r.cell("c", 1000)
+			all := []plan.NamedJob{after("it", []string{"a", "b"}), after("next", []string{"n"}, "it"),
+				after("last", []string{"l"}, "next"), after("base", []string{"o", "p"})}
+			for i := range others {
+				all = append(all, after(fmt.Sprint("other", i), []string{"o"}, "base"))
+			}
+			r.apply(all...)
+			pass(time.Second)
+			before := r.Scheduler.Stats().Gates
+			r.end("it", "a", 0, "")
+			pass(time.Second)
+			counts[others] = r.Scheduler.Stats().Gates - before
+		})
+	}
+	if counts[2] == 0 || counts[2] != counts[60] || counts[60] > 4 {
+		t.Errorf("gates computed beside 2 others %d, beside 60 %d", counts[2], counts[60])
+	}
+}
+
+// TestAGateFollowsADependency: a job comes after one that depends on the nodes of another. When that one fails on all
+// nodes, the second never starts, so that the third never does.
+func TestAGateFollowsADependency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, newFakeStore(), 1)
+		defer r.stop()
+		r.cell("c", 5)
+		first := testJob("shared", map[string][]string{"h": {"x"}})
+		second := first
+		first.Job.Name, second.Job.Name = "first", "second"
+		first.Job.Retries, second.Job.DependsOn = 0, []string{"first"}
+		r.apply(first, second, after("third", []string{"t"}, "second"))
+		pass(0)
+		r.wantStarted("first/x")
+		r.end("first", "x", 1, "")
+		pass(0)
+		r.gatesCurrent()
+		r.wantState("third", batch.JobFailed, "after job second")
 	})
 }

@@ -153,9 +153,7 @@ func (s *newest) attach(j *job) {
 	}
 	j.forest, j.spec = f, &spec
 	f.board.Put(spec)
-	if len(spec.After) > 0 {
-		s.gated[spec.Name] = true
-	}
+	s.gates.connect(spec.Name, spec.After, spec.DependsOn)
 }
 
 // seen keeps the newest invocation.

@@ -166,7 +166,6 @@ type newest struct {
 	rows    flights[jobRow]
 	specs   flights[batch.ForestSpec]
 	bad     map[string]bool         // keys of rows that are quarantined: they cannot be written
-	gated   map[string]bool         // names of jobs that come after others
 	remains map[string]bool         // names of removed jobs whose work is left for a time
 	uids    map[string]*job         // by uid, also of jobs that are being cleaned away
 	last    fence.Invocation        // newest handed out or seen
@@ -174,6 +173,7 @@ type newest struct {
 	reads   []func(context.Context) // to be called beside the passes
 	over    error
 	agenda
+	gates gates
 	// refused are forests with refusals in force, loose those that no job of the load needs while the row of a job,
 	// in quarantined by its name, cannot be read.
 	refused, loose map[*forest]bool
@@ -226,7 +226,7 @@ func assemble(cfg Config) *Scheduler {
 	n := &newest{
 		cfg: cfg.withDefaults(), now: cfg.Clock.Steady(), forests: make(map[string]*forest), jobs: make(map[string]*job),
 		rows: make(flights[jobRow]), specs: make(flights[batch.ForestSpec]), bad: make(map[string]bool),
-		uids: make(map[string]*job), gated: make(map[string]bool), agenda: newAgenda(),
+		uids: make(map[string]*job), gates: newGates(), agenda: newAgenda(),
 		refused: make(map[*forest]bool), loose: make(map[*forest]bool), quarantined: make(map[string]bool),
 		changed: true, wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
@@ -245,6 +245,7 @@ type Stats struct {
 	Segments               int // rows of statuses written
 	Merged                 int // rows of statuses merged away
 	Looked                 int // forests and jobs that passes have looked at
+	Gates                  int // gates that passes have computed
 	// Visits is how many (job, place) pairs the boards have visited.
 	Visits int64
 }
@@ -254,6 +255,7 @@ type forest struct {
 	name    string
 	board   *batch.Board
 	awake   bool          // the next pass looks at it
+	turned  bool          // the state of any of its jobs may have changed
 	running int           // its tasks that run, as counted last
 	lookAt  time.Duration // the appointment, if at is its place among them
 	at      int
