@@ -36,6 +36,18 @@ type place struct {
 type names struct {
 	list  []string
 	index map[string]int32
+	order []int32 // see inOrder
+}
+
+// inOrder returns the numbers in order of name. It sorts only if there are new names.
+func (n *names) inOrder() []int32 {
+	if len(n.order) != len(n.list) {
+		for i := len(n.order); i < len(n.list); i++ {
+			n.order = append(n.order, int32(i))
+		}
+		slices.SortFunc(n.order, func(a, b int32) int { return cmp.Compare(n.list[a], n.list[b]) })
+	}
+	return n.order
 }
 
 func (n *names) intern(name string) int32 {

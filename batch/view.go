@@ -158,7 +158,8 @@ type NodeFilter struct {
 }
 
 // Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A requested node
-// that the job does not have is no error here: see HasNode.
+// that the job does not have is no error here: see HasNode. With a limit the cost is that of the nodes
+// from the first to the last one listed, so that all pages together look at each node once.
 func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	j := b.jobs.named[name]
 	if j == nil {
@@ -170,16 +171,24 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 		if n, ok := b.f.names[j.level].index[f.Node]; ok && int(n) < len(j.records) && b.jobs.selects(j, n, &f) {
 			found = append(found, n)
 		}
+	} else if f.Limit > 0 {
+		order := b.f.names[j.level].inOrder()
+		from, _ := slices.BinarySearchFunc(order, f.After, func(n int32, name string) int { return cmp.Compare(list[n], name) })
+		for _, n := range order[from:] {
+			if int(n) < len(j.records) && b.jobs.selects(j, n, &f) {
+				found = append(found, n)
+			}
+			if len(found) == f.Limit {
+				break
+			}
+		}
 	} else {
 		for i := range j.records {
 			if b.jobs.selects(j, int32(i), &f) {
 				found = append(found, int32(i))
 			}
 		}
-	}
-	slices.SortFunc(found, func(a, b int32) int { return cmp.Compare(list[a], list[b]) })
-	if f.Limit > 0 && len(found) > f.Limit {
-		found = found[:f.Limit]
+		slices.SortFunc(found, func(a, b int32) int { return cmp.Compare(list[a], list[b]) })
 	}
 	out := make([]NodeView, len(found))
 	for i, n := range found {
