@@ -158,8 +158,8 @@ type NodeFilter struct {
 }
 
 // Nodes lists nodes of a job in order of name. Unknown jobs are ErrUnknownJob. A requested node
-// that the job does not have is no error here: see HasNode. With a limit the cost is that of the nodes
-// from the first to the last one listed, so that all pages together look at each node once.
+// that the job does not have is no error here: see HasNode. With a limit, the cost is that of the nodes
+// up to the last one listed: all pages together look at each node once.
 func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 	j := b.jobs.named[name]
 	if j == nil {
@@ -173,7 +173,8 @@ func (b *Board) Nodes(name string, f NodeFilter) ([]NodeView, error) {
 		}
 	} else if f.Limit > 0 {
 		order := b.f.names[j.level].inOrder()
-		from, _ := slices.BinarySearchFunc(order, f.After, func(n int32, name string) int { return cmp.Compare(list[n], name) })
+		byName := func(n int32, name string) int { return cmp.Compare(list[n], name) }
+		from, _ := slices.BinarySearchFunc(order, f.After, byName)
 		for _, n := range order[from:] {
 			if int(n) < len(j.records) && b.jobs.selects(j, n, &f) {
 				found = append(found, n)

@@ -38,9 +38,9 @@ func (idle) CancelTask(task.Holder, string, string) {}
 func (idle) MayStart(string, string) bool { return true }
 
 // Stale is false.
-func (idle) MayLive(string) []string     { return nil }
-func (idle) Alive(string) []worker.Alive { return nil }
-func (idle) Stale() bool                 { return false }
+func (idle) MayLive(string) ([]string, string) { return nil, "" }
+func (idle) Alive(string) []worker.Alive       { return nil }
+func (idle) Stale() bool                       { return false }
 
 // Send does nothing.
 func (idle) Send(*task.Task) bool { return true }

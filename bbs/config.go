@@ -75,8 +75,9 @@ type Sessions interface {
 	// Stale reports whether rows may be older than the cells' work (restored store during the initial
 	// wait): then no exclusive instance starts.
 	Stale() bool
-	// MayLive returns the processes of a cell that are not certainly dead, in order.
-	MayLive(cell string) []string
+	// MayLive returns the members of a cell that are not certainly dead, in order. joining is a process of
+	// the cell that may become a member; "" = none.
+	MayLive(cell string) (members []string, joining string)
 	// Alive returns the containers of services and tasks that a process has reported in this
 	// term, by instance and uid.
 	Alive(proc string) []worker.Alive

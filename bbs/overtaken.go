@@ -22,7 +22,7 @@ type endedProc struct {
 func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
 	var out []endedProc
 	for _, h := range ld.named(row) {
-		live := ld.cfg.Sessions.MayLive(h.cell)
+		live, joining := ld.cfg.Sessions.MayLive(h.cell)
 		if slices.Contains(live, h.proc) || slices.Contains(out, h) {
 			continue
 		}
@@ -31,6 +31,10 @@ func (ld *loader) overtaken(row store.Row) ([]endedProc, error) {
 			return nil,
 				fmt.Errorf("row refers to process %s of cell %s, which has not registered since the store was restored; "+
 					"restore the row after the initial wait", h.proc, h.cell)
+		case joining != "":
+			return nil,
+				fmt.Errorf("row refers to process %s of cell %s, which has ended; process %s, which has not registered yet, may "+
+					"have its work; restore the row when it has registered", h.proc, h.cell, joining)
 		case len(live) > 1:
 			return nil,
 				fmt.Errorf("row refers to process %s of cell %s, which has ended; any of %v may have its work; "+

@@ -35,6 +35,10 @@ func TestARowThatIsBackGoesToTheSuccessor(t *testing.T) {
 		"dead, no successor": {action.RestartKeep, func(r *rig) { dies(r) }, "b b1", "lost", ""},
 		"more than one successor": {action.RestartKeep, func(r *rig) { r.later["a2"], r.later["a3"] = true, true; dies(r) },
 			"", "", "any of [a2 a3] may have its work"},
+		"a successor has not registered": {action.RestartKeep, func(r *rig) {
+			dies(r)
+			r.joining = "a9"
+		}, "", "", "process a9, which has not registered yet"},
 		"the list is unknown": {action.RestartKeep, func(r *rig) { dies(r); r.stale = true }, "", "", "initial wait"},
 	} {
 		for _, kind := range []string{kindService, kindIndex, kindTask} {

@@ -48,6 +48,7 @@ type rig struct {
 	withdrawn int
 	dead      map[string]bool
 	later     map[string]bool // further processes of the cells
+	joining   string          // a process that has not registered yet
 	alive     map[string][]worker.Alive
 	stale     bool
 	full      bool // no callback is taken
@@ -227,7 +228,7 @@ func (r *rig) MayStart(_, proc string) bool {
 }
 
 // MayLive implements Sessions.
-func (r *rig) MayLive(cell string) []string {
+func (r *rig) MayLive(cell string) ([]string, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
@@ -236,7 +237,7 @@ func (r *rig) MayLive(cell string) []string {
 			out = append(out, p)
 		}
 	}
-	return out
+	return out, r.joining
 }
 
 // Alive implements Sessions.

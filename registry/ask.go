@@ -61,15 +61,16 @@ func (m *machine) MayStart(cell, proc string) bool {
 	return ok && h.Proc == worker.Proc(proc)
 }
 
-// MayLive returns the processes of a cell that are not certainly dead, in order.
-func (m *machine) MayLive(cell string) []string {
+// MayLive returns the members of a cell that are not certainly dead, in order. joining is a process of the
+// cell that may become a member; "" = none.
+func (m *machine) MayLive(cell string) (members []string, joining string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []string
-	for _, p := range m.leader.MayLive(worker.CellName(cell)) {
-		out = append(out, string(p))
+	procs, joins := m.leader.MayLive(worker.CellName(cell))
+	for _, p := range procs {
+		members = append(members, string(p))
 	}
-	return out
+	return members, string(joins)
 }
 
 // Alive returns the containers of services and tasks that a process has reported.

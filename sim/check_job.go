@@ -229,10 +229,15 @@ func (c *jobCheck) has(uid string) bool {
 }
 
 // waitsForStuck reports whether each batch task of a job that is not done waits for one that
-// does not die, or the job for one of a job that is gone: then nothing else is wrong with it.
+// does not die, or the job for one of a job that is gone, or it comes after such a job: then nothing else is wrong.
 func (c *checker) waitsForStuck(w *world, r *leadership, v *plan.Job) bool {
 	if strings.HasPrefix(v.Progress.Reason, "batch tasks of a removed or replaced job") && w.stuckBatch(w.jobGone) {
 		return true
+	}
+	for _, name := range v.Job.After {
+		if before, err := r.sched.Job(name); err == nil && before.Progress.State != batch.JobDone {
+			return c.waitsForStuck(w, r, &before)
+		}
 	}
 	nodes, err := r.sched.JobNodes(v.Name, batch.NodeFilter{})
 	if err != nil || len(nodes) == 0 {

@@ -50,10 +50,22 @@ func (w *world) wanted(name string, d draw) plan.NamedJob {
 		nodes.Manual = append(nodes.Manual, batch.ManualNode{Name: node(n)})
 	}
 	f.Sources = []batch.Source{nodes}
+	f.Policy = batch.Policy(w.cfg.Seed / 2 % 4)
 	return plan.NamedJob{Forest: f, Job: batch.Job{Name: name, Domain: of, Forest: f.Name, Retries: 2,
+		Priority: float64(1 + len(w.before(name))), After: w.before(name),
 		Backoff:   batch.Backoff{Seconds: []int{1, 2, 4}, Repeat: true},
 		Workload:  action.Workload{Action: action.Action{Run: &action.Run{Path: "/bin/do", Args: []string{"{}"}}}},
 		Resources: map[string]resource.Amounts{batch.LevelWorker: w.share()}}}
+}
+
+// before are the jobs that a job comes after: under half of the seeds, that of the number before it in its domain.
+func (w *world) before(name string) []string {
+	for i := 2; i < w.cfg.Jobs && w.cfg.Seed/8%2 == 1; i++ {
+		if jobName(i) == name {
+			return []string{jobName(i - 2)}
+		}
+	}
+	return nil
 }
 
 // sharedForest ends the key of the forest that jobs of a domain share.

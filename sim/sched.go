@@ -85,7 +85,22 @@ func (x runs) StartBatch(q worker.Request, payload func(fence.Invocation) (batch
 	}
 	inv, hold, ok := x.Registry.StartBatch(q, payload)
 	if ok {
+		x.r.sched.comesAfter(q.Work.Job)
 		x.r.s.w.check.handedOut(x.r.s.w, x.r, q, inv)
 	}
 	return inv, hold, ok
+}
+
+// comesAfter checks that a job which starts comes after jobs that are done on all nodes.
+func (s *sched) comesAfter(name string) {
+	v, err := s.Job(name)
+	if err != nil || s.r.over {
+		return
+	}
+	for _, before := range v.Job.After {
+		b, err := s.Job(before)
+		if err != nil || b.Removed || b.Progress.State != batch.JobDone && b.Progress.State != batch.JobEmpty {
+			s.r.s.w.fail("gate", "%s starts, and comes after %s, which is %+v (%v)", name, before, b.Progress, err)
+		}
+	}
 }

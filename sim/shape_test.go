@@ -110,6 +110,8 @@ func TestSeedsThatFailed(t *testing.T) {
 		"a run that a successor has adopted counted as over": "--load batch --seed 770001701 --schedules 2 --cells 4",
 		"a merge of statuses crossed the next birth of their job": "--load mixed --seed 992001006 --jobs 3 --nodes 5 " +
 			"--cells 2 --servers 1 --schedules 3",
+		"a repaired row gave work to a process that never joined": "--load mixed --seed 116 --jobs 3 " +
+			"--nodes 3",
 		"a later leader did not know a container that was reported without a row": "--load mixed --seed 992",
 	} {
 		o, err := parse(strings.Fields(args), io.Discard)

@@ -53,8 +53,8 @@ func (*world) MayStart(string, string) bool { return false }
 func (*world) Stale() bool { return false }
 
 // MayLive implements bbs.Sessions: nothing runs.
-func (*world) MayLive(string) []string     { return nil }
-func (*world) Alive(string) []worker.Alive { return nil }
+func (*world) MayLive(string) ([]string, string) { return nil, "" }
+func (*world) Alive(string) []worker.Alive       { return nil }
 
 // Send does nothing.
 func (*world) Send(*task.Task) bool { return true }

@@ -359,8 +359,8 @@ func (r *rig) MayStart(string, string) bool { return true }
 func (r *rig) Stale() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.stale }
 
 // MayLive implements bbs.Sessions: nothing runs.
-func (r *rig) MayLive(string) []string     { return nil }
-func (r *rig) Alive(string) []worker.Alive { return r.alive }
+func (r *rig) MayLive(string) ([]string, string) { return nil, "" }
+func (r *rig) Alive(string) []worker.Alive       { return r.alive }
 
 // Heard implements timetable.Sessions.
 func (r *rig) Heard(string) bool { r.mu.Lock(); defer r.mu.Unlock(); return r.heard }

@@ -495,7 +495,8 @@ func (w *generator) wrongWord() {
 // look prints the answers of both ends.
 func (w *generator) look() {
 	for _, v := range w.l.Sessions(w.now) {
-		w.printf("  %+v back %v, dead %v, may live %v", v, w.l.IsBack(v.Proc), w.l.IsDead(v.Proc), w.l.MayLive(v.Cell))
+		live, joining := w.l.MayLive(v.Cell)
+		w.printf("  %+v back %v, dead %v, may live %v %v", v, w.l.IsBack(v.Proc), w.l.IsDead(v.Proc), live, joining)
 	}
 	w.printf("  %+v %+v adopted %d, idle %v, refused %d", w.l.Wait(w.now), w.l.Model(), w.l.Adopted(), w.l.Idle("a"),
 		w.l.RefusedTerms())

@@ -87,8 +87,16 @@ func TestReturnedProcesses(t *testing.T) {
 	if r.l.IsBack("p1") || r.l.IsBack("nobody") {
 		t.Error("back before it came")
 	}
-	if got := r.l.MayLive("w1"); !slices.Equal(got, []Proc{"p1", "p9@g"}) {
+	if got, _ := r.l.MayLive("w1"); !slices.Equal(got, []Proc{"p1", "p9@g"}) {
 		t.Errorf("%v", got)
+	}
+	r.beat("w3", "p3", 1)
+	if got, joining := r.l.MayLive("w3"); len(got) > 0 || joining != "p3" {
+		t.Errorf("%v, and %q may become one", got, joining)
+	}
+	r.healthy("w3", "p3", 1)
+	if got, joining := r.l.MayLive("w3"); !slices.Equal(got, []Proc{"p3"}) || joining != "" {
+		t.Errorf("%v, and %q may become one", got, joining)
 	}
 	r.healthy("w2", "p2", 1)
 	if !r.l.IsBack("p2") || !r.l.Holds("w2", "p2") || r.l.Holds("w2", "p1") || r.l.Holds("w9", "p2") {
@@ -99,7 +107,7 @@ func TestReturnedProcesses(t *testing.T) {
 	}
 	r.hold = true
 	r.step(Forget{Proc: "p1", By: "ann"})
-	if got := r.l.MayLive("w1"); !slices.Equal(got, []Proc{"p9@g"}) || !r.l.IsDead("p1") || !r.session("p1").Dead {
+	if got, _ := r.l.MayLive("w1"); !slices.Equal(got, []Proc{"p9@g"}) || !r.l.IsDead("p1") || !r.session("p1").Dead {
 		t.Errorf("%v", got)
 	}
 	r.hold = false

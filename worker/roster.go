@@ -164,16 +164,20 @@ func (r *roster) Holds(cell CellName, proc Proc) bool {
 	return p != nil && p.row.Proc == proc
 }
 
-// MayLive returns the processes of a cell that are not certainly dead, in order.
-func (r *roster) MayLive(cell CellName) []Proc {
-	var out []Proc
+// MayLive returns the members of a cell that are not certainly dead, in order. joining is a process of the
+// cell that may become a member; "" = none. Only the death of a member is reported (Dead).
+func (r *roster) MayLive(cell CellName) (members []Proc, joining Proc) {
 	for id, p := range r.procs {
-		if p.row.Cell == cell && !p.dead {
-			out = append(out, id)
+		switch {
+		case p.row.Cell != cell || p.dead:
+		case p.member:
+			members = append(members, id)
+		case p.health.State != MustDie:
+			joining = max(joining, id)
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(members)
+	return members, joining
 }
 
 // IsBack reports whether a process has reported its work in this term, and is HEALTHY.

@@ -58,6 +58,15 @@ func stores() []Mistake {
 // predecessor. The simulator has its own executor.
 func executors() []Mistake {
 	return []Mistake{
+		{Name: "GateStaysOpen", Rule: "the gate of a job stays open when the job before it runs again",
+			Args: "--load batch --jobs 5", By: "gate", Patches: []mutate.Patch{
+				patch("scheduler/gate.go", "\t\t\tj.forest.board.SetGate(name, g)\n",
+					`			if mistake.On("GateStaysOpen") && !was.Shut && !was.Never {
+				continue
+			}
+			j.forest.board.SetGate(name, g)
+`),
+			}},
 		{Name: "StuckReportedGone", Rule: "what was killed and does not die is taken for ended",
 			Args: "--load mixed --faults hang-work,change-service,change-task,drain", Patches: []mutate.Patch{
 				patch("sim/grip.go", "\tunseen bool\n}\n", "\tunseen bool\n\tfaked  bool\n}\n"),
