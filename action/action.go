@@ -223,8 +223,9 @@ type Workload struct {
 	StartTimeout    time.Duration // to become RUNNING; 0 = no limit
 	TimeLimit       time.Duration // for the whole run; 0 = none
 
-	Env  []Variable
-	User string // name or uid[:gid]; empty = the cell's own
+	Env     []Variable
+	Secrets []SecretFile // variables with the contents of files of the cell; stronger than Env
+	User    string       // name or uid[:gid]; empty = the cell's own
 	// Resources are those that the container takes from its cell. memory_mb, cpu_milli and disk_mb
 	// are enforced as limits if present; containers is always 1.
 	Resources resource.Amounts

@@ -63,6 +63,7 @@ func (w *Workload) Validate() error {
 		bad("user", err)
 	}
 	bad("env", CheckEnv(w.Env))
+	bad("secrets", CheckSecrets(w.Secrets, w.Env))
 	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
 		bad("labels", label.Check(name, w.Labels[name]))
 	}

@@ -31,6 +31,7 @@ type containers struct {
 // plan is the work of a reserved container.
 type plan struct {
 	workload *action.Workload
+	domain   string
 	env      []action.Variable
 }
 
@@ -136,7 +137,7 @@ func (k *containers) start(ct executor.Container) error {
 	if !ok {
 		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)
 	}
-	return k.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Defaults: k.cfg.Env,
+	return k.exec.Start(ct.ID, executor.Spec{Workload: *p.workload, Domain: p.domain, Defaults: k.cfg.Env,
 		Env: k.environment(p.workload, p.env)})
 }
 

@@ -10,7 +10,7 @@ import (
 
 // reserveLRP reserves the container of an instance; false: there is one already.
 func (h *harmoniser) reserveLRP(w LRPWork, epoch int64) (bool, error) {
-	h.containers.plans.put(w.Instance, plan{workload: w.Workload, env: lrpEnv(w)})
+	h.containers.plans.put(w.Instance, plan{workload: w.Workload, domain: w.Service.Domain, env: lrpEnv(w)})
 	err := h.exec.Reserve(executor.Reservation{ID: w.Instance, Labels: stamp(lrpLabels(w), h.session.joined(), epoch),
 		Resources: w.Workload.Resources,
 		Ports:     w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})
@@ -28,7 +28,7 @@ func (h *harmoniser) reserveLRP(w LRPWork, epoch int64) (bool, error) {
 // reserveTask reserves the container of a task; false: there is one already.
 func (h *harmoniser) reserveTask(w TaskWork, epoch int64) (bool, error) {
 	id := TaskContainer(w.UID)
-	h.containers.plans.put(id, plan{workload: w.Workload, env: taskEnv(w)})
+	h.containers.plans.put(id, plan{workload: w.Workload, domain: w.Domain, env: taskEnv(w)})
 	err := h.exec.Reserve(executor.Reservation{ID: id, Labels: stamp(taskLabels(w), h.session.joined(), epoch),
 		Resources: w.Workload.Resources,
 		Ports:     w.Workload.Ports, DeadlineBound: w.DeadlineBound, Expires: claimLife})

@@ -35,6 +35,8 @@ type Config struct {
 	// RebootCommand is run, once, when a container is STUCK that must be dead: its
 	// deadline has passed, or the cell ends. Empty = the cell stays, unclean.
 	RebootCommand []string
+	// Secrets has a directory for each domain with the files of Workload.Secrets; empty = none.
+	Secrets string
 	// User runs work without a user, in its workload or in its image; empty = the cell itself.
 	User string
 	// Ports are given to containers from FirstPort up to and including LastPort,

@@ -31,9 +31,9 @@ const basePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 const StatusPath = "/dev/fd/3"
 
 // environment builds the environment of a program; a later name overrides an earlier. Weakest
-// first: the cell's own and its defaults, the account's, the image's, the workload's, the
+// first: the cell's own and its defaults, the account's, the image's, the workload's and its secrets, the
 // container's, the program's own, the ports.
-func (c *container) environment(r *action.Run, a *account) []string {
+func (c *container) environment(r *action.Run, a *account) ([]string, error) {
 	w := &c.spec.Workload
 	var env []string
 	if a.cred == nil { // at level none the cell's own environment has the account
@@ -50,6 +50,11 @@ func (c *container) environment(r *action.Run, a *account) []string {
 	}
 	env = append(env, c.files.image.Env...)
 	env = addVariables(env, w.Env)
+	secrets, err := c.e.secrets(c.spec.Domain, w.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	env = addVariables(env, secrets)
 	env = append(env, "CANTINA_CONTAINER="+c.id, "CANTINA_DIR="+c.files.insideDir())
 	for _, list := range [...][]action.Variable{c.spec.Env, r.Env} {
 		env = addVariables(env, list)
@@ -63,7 +68,7 @@ func (c *container) environment(r *action.Run, a *account) []string {
 	if c.spec.StatusPipe {
 		env = append(env, "CANTINA_STATUS="+StatusPath)
 	}
-	return lastWins(env)
+	return lastWins(env), nil
 }
 
 func addVariables(env []string, list []action.Variable) []string {

@@ -27,7 +27,11 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	if err := c.files.giveDir(who.cred, r.User == "" || r.User == w.User); err != nil {
 		return nil, err
 	}
-	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: c.environment(r, &who), Credential: who.cred,
+	env, err := c.environment(r, &who)
+	if err != nil {
+		return nil, err
+	}
+	s := &spawn.Spec{Path: r.Path, Args: r.Args, Dir: r.Dir, Env: env, Credential: who.cred,
 		Session: !w.Termination.NoSession, ParentDeath: c.programs.parentDeath(), Gain: w.Isolation == action.IsolationNone,
 		OpenFiles: uint64(max(r.OpenFiles, 0))}
 	if s.Dir == "" {

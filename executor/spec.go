@@ -109,6 +109,7 @@ type Reservation struct {
 // Spec is the work of a container.
 type Spec struct {
 	Workload action.Workload
+	Domain   string // whose secrets it may have
 	// Defaults are the cell's: weaker than the ENV of an image, and than Workload.Env.
 	Defaults []action.Variable
 	// Env is the environment of the container, the strongest last: stronger than

@@ -194,6 +194,12 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 	if err := action.CheckEnv(env(w.Env)); err != nil {
 		b.field(p, "env", oneLine(err), "")
 	}
+	for _, s := range w.Secrets {
+		out.Secrets = append(out.Secrets, action.SecretFile{Name: s.key, File: string(s.value)})
+	}
+	if err := action.CheckSecrets(out.Secrets, out.Env); err != nil {
+		b.field(p, "secrets", oneLine(err), "")
+	}
 	out.EachRun(func(_ string, r *action.Run) {
 		if err := r.CheckArguments(out.Env); err != nil && (len(out.Env) > 0 || w.Action == nil) {
 			b.meaning(p.at, p.node, err.Error(), "")

@@ -20,6 +20,7 @@ type workload struct {
 	Dir     string    `spec:"dir" default:"the image's WORKDIR, else the container's own directory" doc:"working directory; a path with ./ is relative to the spec file"`
 	Env     variables `spec:"env" doc:"environment variables, passed unchanged; nothing is expanded"`
 	EnvFile envFiles  `spec:"env_file" doc:"files of variables, one NAME=VALUE a line, relative to the spec file; the CLI reads them. A later file replaces variables of an earlier one, and env those of files"`
+	Secrets variables `spec:"secrets" doc:"variables with the contents of files of the cell, like DB_PASSWORD: db/password. The file is below DIRECTORY/DOMAIN of cantina cell --secrets DIRECTORY, and is read when a program starts. The value is in no plan, event or log"`
 	API     bool      `spec:"api" default:"false" doc:"set CANTINA_API and CANTINA_TOKEN (address and token of the API), with the full rights of an operator"`
 	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, uid or uid:gid; names are looked up on the cell or in the image"`
 

@@ -40,6 +40,7 @@ type cellFlags struct {
 	simulate  int
 	stuck     stuckFlags
 	user      string
+	secrets   string
 	storage   storageFlags
 	metrics   metricsFlag
 }
@@ -82,6 +83,7 @@ func cellVerb(c *cli) *cobra.Command {
 		"simulate this many cells in this process (NAME-0, NAME-1, ...) with containers in memory")
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
+	secretsFlag(cmd, &f.secrets)
 	f.storage.add(cmd)
 	f.metrics.add(cmd)
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
@@ -116,7 +118,7 @@ func runCell(c *cli, f cellFlags) error {
 		Advertise: f.advertise, TLS: c.tls, Token: token,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers,
 			token), Timeouts: f.timeouts,
-		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Build: version,
+		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Secrets: f.secrets, Build: version,
 		Reaper: c.Reaper, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err

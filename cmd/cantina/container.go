@@ -4,6 +4,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// secretsFlag names the directory of the secrets that work may have.
+func secretsFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "secrets", "",
+		"directory of secrets, with a directory for each domain; its files are the values of secrets: in specs (default: none)")
+}
+
 // defaultUserFlag names the user for work that names none.
 func defaultUserFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().Var(&userFlag{to}, "default-user",

@@ -40,6 +40,7 @@ type devFlags struct {
 	kept     retention
 	stuck    stuckFlags
 	user     string
+	secrets  string
 	storage  storageFlags
 	metrics  metricsFlag
 }
@@ -70,6 +71,7 @@ func devVerb(c *cli) *cobra.Command {
 	retentionFlags(cmd, &f.kept)
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
+	secretsFlag(cmd, &f.secrets)
 	f.storage.add(cmd)
 	f.metrics.add(cmd)
 	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
@@ -167,7 +169,8 @@ func runDev(c *cli, f devFlags) error {
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token),
 		cfg.Timeouts, f.stuck.after
-	work.User, work.Reaper, work.OnSession = f.user, c.Reaper, c.readyNote(server.Addresses())
+	work.User, work.Secrets, work.Reaper = f.user, f.secrets, c.Reaper
+	work.OnSession = c.readyNote(server.Addresses())
 	failed := make(chan struct{})
 	work.Abandoned = failed
 	serve := atOnce(log, server.Run, func() { close(failed) })

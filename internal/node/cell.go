@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,10 +78,12 @@ type CellConfig struct {
 	// Metrics gets the cell's measurements; nil = none.
 	Metrics *metric.Set
 	// User runs the work that names none; empty = the cell itself.
-	User  string
-	Build string
-	Clock run.Clock
-	Log   *slog.Logger
+	User string
+	// Secrets has a directory for each domain with the files of its secrets; empty = none.
+	Secrets string
+	Build   string
+	Clock   run.Clock
+	Log     *slog.Logger
 }
 
 // Cell is one cell process. Open it, then Run it.
@@ -93,9 +96,24 @@ type Cell struct {
 	door   *guard.Door
 }
 
+// secretsDir checks the directory of secrets, and returns its absolute path.
+func secretsDir(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", dir, syscall.ENOTDIR)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--secrets: %w", err)
+	}
+	return filepath.Abs(dir)
+}
+
 // OpenCell takes the cell's directory, ends or adopts the work of a dead predecessor, and begins a
 // session. It fails at once if the directory or the address is in use; worker.ErrName.
-func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
+func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
 	if err := cfg.Name.Check(); err != nil {
 		return nil, err
 	}
@@ -103,6 +121,9 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 		return nil, fmt.Errorf("cell directory: %w", err)
 	}
 	if err := cell.CheckName(cfg.Dir, cfg.Name); err != nil {
+		return nil, err
+	}
+	if cfg.Secrets, err = secretsDir(cfg.Secrets); err != nil {
 		return nil, err
 	}
 	capacity, err := capacityOf(cfg)
@@ -131,7 +152,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (*Cell, error) {
 	exec, err := executor.Open(executor.Config{Dir: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity,
 		Reaper:  cfg.Reaper,
 		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand,
-		TestKinds: true, User: cfg.User, Output: cfg.Output,
+		TestKinds: true, User: cfg.User, Secrets: cfg.Secrets, Output: cfg.Output,
 		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort,
 		Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {

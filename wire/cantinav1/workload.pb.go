@@ -1413,7 +1413,9 @@ type Workload struct {
 	// It gets the address of the API and its token: CANTINA_API, CANTINA_TOKEN.
 	Api bool `protobuf:"varint,21,opt,name=api,proto3" json:"api,omitempty"`
 	// Labels for selectors; they affect neither the placement nor the process.
-	Labels        map[string]string `protobuf:"bytes,22,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,22,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Variables with the contents of files of the cell.
+	Secrets       []*SecretFile `protobuf:"bytes,23,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1602,6 +1604,67 @@ func (x *Workload) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *Workload) GetSecrets() []*SecretFile {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// A variable with the content of a file of the cell. The path is relative to the directory of the domain in the cell's
+// directory of secrets.
+type SecretFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretFile) Reset() {
+	*x = SecretFile{}
+	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretFile) ProtoMessage() {}
+
+func (x *SecretFile) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretFile.ProtoReflect.Descriptor instead.
+func (*SecretFile) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_workload_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SecretFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SecretFile) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 var File_cantina_v1_workload_proto protoreflect.FileDescriptor
 
 const file_cantina_v1_workload_proto_rawDesc = "" +
@@ -1687,7 +1750,7 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"\x06target\x18\x05 \x01(\x0e2\x16.cantina.v1.KillTargetR\x06target\x12!\n" +
 	"\fparent_death\x18\x06 \x01(\x05R\vparentDeath\x12\x1d\n" +
 	"\n" +
-	"no_session\x18\a \x01(\bR\tnoSession\"\xc8\b\n" +
+	"no_session\x18\a \x01(\bR\tnoSession\"\xfa\b\n" +
 	"\bWorkload\x12(\n" +
 	"\x05setup\x18\x01 \x01(\v2\x12.cantina.v1.ActionR\x05setup\x12*\n" +
 	"\x06action\x18\x02 \x01(\v2\x12.cantina.v1.ActionR\x06action\x12,\n" +
@@ -1713,13 +1776,18 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"\x0fon_cell_restart\x18\x13 \x01(\x0e2\x19.cantina.v1.OnCellRestartR\ronCellRestart\x12\x19\n" +
 	"\blog_rate\x18\x14 \x01(\x03R\alogRate\x12\x10\n" +
 	"\x03api\x18\x15 \x01(\bR\x03api\x128\n" +
-	"\x06labels\x18\x16 \x03(\v2 .cantina.v1.Workload.LabelsEntryR\x06labels\x1a<\n" +
+	"\x06labels\x18\x16 \x03(\v2 .cantina.v1.Workload.LabelsEntryR\x06labels\x120\n" +
+	"\asecrets\x18\x17 \x03(\v2\x16.cantina.v1.SecretFileR\asecrets\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
+	"\n" +
+	"SecretFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file*f\n" +
 	"\tIsolation\x12\x15\n" +
 	"\x11ISOLATION_PROCESS\x10\x00\x12\x12\n" +
 	"\x0eISOLATION_NONE\x10\x01\x12\x18\n" +
@@ -1751,7 +1819,7 @@ func file_cantina_v1_workload_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_workload_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cantina_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cantina_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_cantina_v1_workload_proto_goTypes = []any{
 	(Isolation)(0),              // 0: cantina.v1.Isolation
 	(KillMode)(0),               // 1: cantina.v1.KillMode
@@ -1773,9 +1841,10 @@ var file_cantina_v1_workload_proto_goTypes = []any{
 	(*Mapping)(nil),             // 17: cantina.v1.Mapping
 	(*Termination)(nil),         // 18: cantina.v1.Termination
 	(*Workload)(nil),            // 19: cantina.v1.Workload
-	nil,                         // 20: cantina.v1.Workload.ResourcesEntry
-	nil,                         // 21: cantina.v1.Workload.LabelsEntry
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
+	(*SecretFile)(nil),          // 20: cantina.v1.SecretFile
+	nil,                         // 21: cantina.v1.Workload.ResourcesEntry
+	nil,                         // 22: cantina.v1.Workload.LabelsEntry
+	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
 }
 var file_cantina_v1_workload_proto_depIdxs = []int32{
 	6,  // 0: cantina.v1.Action.run:type_name -> cantina.v1.Run
@@ -1791,16 +1860,16 @@ var file_cantina_v1_workload_proto_depIdxs = []int32{
 	8,  // 10: cantina.v1.Run.env:type_name -> cantina.v1.Variable
 	7,  // 11: cantina.v1.Run.raw:type_name -> cantina.v1.RawRun
 	4,  // 12: cantina.v1.Timeout.action:type_name -> cantina.v1.Action
-	22, // 13: cantina.v1.Timeout.after:type_name -> google.protobuf.Duration
+	23, // 13: cantina.v1.Timeout.after:type_name -> google.protobuf.Duration
 	4,  // 14: cantina.v1.EmitProgress.action:type_name -> cantina.v1.Action
 	14, // 15: cantina.v1.Check.http:type_name -> cantina.v1.HTTPCheck
 	15, // 16: cantina.v1.Check.tcp:type_name -> cantina.v1.TCPCheck
 	6,  // 17: cantina.v1.Check.exec:type_name -> cantina.v1.Run
-	22, // 18: cantina.v1.Check.timeout:type_name -> google.protobuf.Duration
-	22, // 19: cantina.v1.Check.startup_interval:type_name -> google.protobuf.Duration
-	22, // 20: cantina.v1.Check.interval:type_name -> google.protobuf.Duration
-	22, // 21: cantina.v1.Termination.grace:type_name -> google.protobuf.Duration
-	22, // 22: cantina.v1.Termination.leftover_grace:type_name -> google.protobuf.Duration
+	23, // 18: cantina.v1.Check.timeout:type_name -> google.protobuf.Duration
+	23, // 19: cantina.v1.Check.startup_interval:type_name -> google.protobuf.Duration
+	23, // 20: cantina.v1.Check.interval:type_name -> google.protobuf.Duration
+	23, // 21: cantina.v1.Termination.grace:type_name -> google.protobuf.Duration
+	23, // 22: cantina.v1.Termination.leftover_grace:type_name -> google.protobuf.Duration
 	1,  // 23: cantina.v1.Termination.mode:type_name -> cantina.v1.KillMode
 	2,  // 24: cantina.v1.Termination.target:type_name -> cantina.v1.KillTarget
 	4,  // 25: cantina.v1.Workload.setup:type_name -> cantina.v1.Action
@@ -1809,20 +1878,21 @@ var file_cantina_v1_workload_proto_depIdxs = []int32{
 	4,  // 28: cantina.v1.Workload.sidecars:type_name -> cantina.v1.Action
 	13, // 29: cantina.v1.Workload.checks:type_name -> cantina.v1.Check
 	13, // 30: cantina.v1.Workload.readiness_checks:type_name -> cantina.v1.Check
-	22, // 31: cantina.v1.Workload.start_timeout:type_name -> google.protobuf.Duration
-	22, // 32: cantina.v1.Workload.time_limit:type_name -> google.protobuf.Duration
+	23, // 31: cantina.v1.Workload.start_timeout:type_name -> google.protobuf.Duration
+	23, // 32: cantina.v1.Workload.time_limit:type_name -> google.protobuf.Duration
 	8,  // 33: cantina.v1.Workload.env:type_name -> cantina.v1.Variable
-	20, // 34: cantina.v1.Workload.resources:type_name -> cantina.v1.Workload.ResourcesEntry
+	21, // 34: cantina.v1.Workload.resources:type_name -> cantina.v1.Workload.ResourcesEntry
 	16, // 35: cantina.v1.Workload.ports:type_name -> cantina.v1.Port
 	0,  // 36: cantina.v1.Workload.isolation:type_name -> cantina.v1.Isolation
 	18, // 37: cantina.v1.Workload.termination:type_name -> cantina.v1.Termination
 	3,  // 38: cantina.v1.Workload.on_cell_restart:type_name -> cantina.v1.OnCellRestart
-	21, // 39: cantina.v1.Workload.labels:type_name -> cantina.v1.Workload.LabelsEntry
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	22, // 39: cantina.v1.Workload.labels:type_name -> cantina.v1.Workload.LabelsEntry
+	20, // 40: cantina.v1.Workload.secrets:type_name -> cantina.v1.SecretFile
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_workload_proto_init() }
@@ -1852,7 +1922,7 @@ func file_cantina_v1_workload_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_workload_proto_rawDesc), len(file_cantina_v1_workload_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
