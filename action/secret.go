@@ -3,7 +3,6 @@ package action
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,11 +50,18 @@ func CheckSecrets(secrets []SecretFile, env []Variable) error {
 			bad(s, "there are two of this name")
 		case slices.ContainsFunc(env, func(v Variable) bool { return v.Name == s.Name }):
 			bad(s, "env has a variable of this name too; remove one")
-		case len(s.File) > 1024 || strings.ContainsRune(s.File, 0) || !filepath.IsLocal(s.File) || s.File == ".":
+		case len(s.File) > 1024 || strings.ContainsRune(s.File, 0) || !isBelow(s.File):
 			bad(s, "the path %.100q must be relative, below the cell's directory of secrets, without ..", s.File)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isBelow reports whether a path leads to something below its directory, unless a link is on the way.
+func isBelow(file string) bool {
+	return !slices.ContainsFunc(strings.Split(file, "/"), func(part string) bool {
+		return part == "" || part == "." || part == ".."
+	})
 }
 
 var (

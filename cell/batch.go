@@ -76,7 +76,8 @@ func (b *batchRuns) launch(r worker.Run) {
 	err := b.exec.Launch(executor.Reservation{
 		ID: BatchContainer(r.Invocation), Labels: stamp(batchLabels(r, w), b.session.joined(), r.Invocation.Term.Epoch),
 		Resources: w.Resources, DeadlineBound: true,
-	}, executor.Spec{Workload: load, Domain: domain, Defaults: b.cfg.Env, Env: b.containers.environment(w.Workload, batchEnv(r, w)),
+	}, executor.Spec{Workload: load, Domain: domain, Defaults: b.cfg.Env,
+		Env:        b.containers.environment(w.Workload, batchEnv(r, w)),
 		StatusPipe: true})
 	if err == nil {
 		return

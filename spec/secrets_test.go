@@ -30,8 +30,8 @@ func TestSecrets(t *testing.T) {
 		default:
 			w = &got.Jobs[0].Job.Workload
 		}
-		if want := []action.SecretFile{{Name: "DB", File: "db/password"}, {Name: "KEY", File: "key"}}; !slices.Equal(w.Secrets,
-			want) {
+		want := []action.SecretFile{{Name: "DB", File: "db/password"}, {Name: "KEY", File: "key"}}
+		if !slices.Equal(w.Secrets, want) {
 			t.Errorf("%s: %v", kind, w.Secrets)
 		}
 		for secrets, want := range map[string]string{

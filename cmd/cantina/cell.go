@@ -118,7 +118,8 @@ func runCell(c *cli, f cellFlags) error {
 		Advertise: f.advertise, TLS: c.tls, Token: token,
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers,
 			token), Timeouts: f.timeouts,
-		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Secrets: f.secrets, Build: version,
+		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Secrets: f.secrets,
+		Build:  version,
 		Reaper: c.Reaper, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err

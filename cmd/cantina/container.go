@@ -7,7 +7,7 @@ import (
 // secretsFlag names the directory of the secrets that work may have.
 func secretsFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "secrets", "",
-		"directory of secrets, with a directory for each domain; its files are the values of secrets: in specs (default: none)")
+		"directory of secrets, with a directory for each domain, whose files specs name in secrets (default: none)")
 }
 
 // defaultUserFlag names the user for work that names none.
