@@ -352,8 +352,7 @@ func (ps *processes) procDead(cell, proc, successor string, succeeds bool) (lost
 	if successor != "" && successor != proc {
 		t.handOver(cell, proc, successor, succeeds)
 	}
-	ps.services.Reported.Drop(proc)
-	ps.tasks.Reported.Drop(proc)
+	ps.services.Reported.Drop(proc) // before its rows are free: they would go to its containers
 	t.onProc(proc, lrp.ProcDead{Proc: proc})
 	for _, g := range t.b.tasks.OnProc(proc) {
 		if t.b.tasks.Get(g).State == task.Running {

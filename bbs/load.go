@@ -103,8 +103,6 @@ func (ps *processes) reapUnlisted() {
 		return
 	}
 	for _, p := range slices.Sorted(maps.Keys(ps.unlisted)) {
-		ps.services.Reported.Drop(p)
-		ps.tasks.Reported.Drop(p)
 		ps.services.ProcDied(p)
 		ps.tasks.ProcDied(p)
 	}

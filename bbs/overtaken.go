@@ -94,8 +94,6 @@ func (ld *loader) handOverAll(gone []endedProc) {
 		if h.successor != "" {
 			t.handOver(h.cell, h.proc, h.successor, true)
 		}
-		ld.services.Reported.Drop(h.proc)
-		ld.tasks.Reported.Drop(h.proc)
 		ld.services.ProcDied(h.proc)
 		ld.tasks.ProcDied(h.proc)
 	}

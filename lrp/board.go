@@ -313,9 +313,10 @@ func setOrDelete[K comparable](m map[K]bool, k K, on bool) {
 	}
 }
 
-// ProcDied records that a cell process is certainly dead: convergence takes every
-// row off it, also such as appear later.
+// ProcDied records that a cell process is certainly dead, with all containers that it has reported:
+// convergence takes every row off it, also such as appear later.
 func (b *Board) ProcDied(proc string) {
+	b.Reported.Drop(proc)
 	b.dead.Add(proc, func(p string) bool { return len(b.byProc[p]) > 0 })
 	delete(b.heard, proc)
 	for k := range b.byProc[proc] {

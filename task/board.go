@@ -229,8 +229,9 @@ func (b *Board) Quarantine(guid string, bad bool) {
 // Quarantined reports whether the row of a guid cannot be read.
 func (b *Board) Quarantined(guid string) bool { return b.bad[guid] }
 
-// ProcDied records that a cell process is certainly dead.
+// ProcDied records that a cell process is certainly dead, with all containers that it has reported.
 func (b *Board) ProcDied(proc string) {
+	b.Reported.Drop(proc)
 	b.dead.Add(proc, func(p string) bool { return len(b.byProc[p]) > 0 })
 	for g := range b.byProc[proc] {
 		b.dirty[g] = struct{}{}
