@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"cantina/internal/run"
@@ -64,20 +63,13 @@ func (c cellCalls) GetUsage(ctx context.Context, q *request[pb.GetUsageRequest])
 func usageOf(ctx context.Context, logs Logs, cells []string) (all []*pb.ReadUsageResponse, missing []string) {
 	all = make([]*pb.ReadUsageResponse, len(cells))
 	failed := make([]error, len(cells))
-	var wg sync.WaitGroup
-	gate := make(chan struct{}, maxCells)
-	for i, cell := range cells {
-		gate <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			ctx, cancel := context.WithTimeout(ctx, usageTime)
-			defer cancel()
-			if all[i], failed[i] = logs.ReadUsage(ctx, cell); failed[i] != nil {
-				all[i] = nil
-			}
-		})
-	}
-	wg.Wait()
+	eachCell(cells, func(i int, cell string) {
+		ctx, cancel := context.WithTimeout(ctx, usageTime)
+		defer cancel()
+		if all[i], failed[i] = logs.ReadUsage(ctx, cell); failed[i] != nil {
+			all[i] = nil
+		}
+	})
 	for i, err := range failed {
 		if err != nil {
 			missing = append(missing, ofCell(cells[i], err))

@@ -237,6 +237,20 @@ const minPageBytes = 256 << 10
 // maxCells is the number of cells that are queried concurrently.
 const maxCells = 32
 
+// eachCell calls ask for every cell, for at most maxCells at a time, and returns when all calls have.
+func eachCell(cells []string, ask func(i int, cell string)) {
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, maxCells)
+	for i, cell := range cells {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			ask(i, cell)
+		})
+	}
+	wg.Wait()
+}
+
 func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore.Place, size pageSize) (*outputPage,
 	error) {
 	cells := logs.Holders(query)
@@ -244,16 +258,9 @@ func readPlace(ctx context.Context, logs Logs, query *pb.LogQuery, from logstore
 		return readOnly(ctx, logs, query, from, cells[0], size)
 	}
 	parts := make([]logstore.Part, len(cells))
-	var wg sync.WaitGroup
-	gate := make(chan struct{}, maxCells)
-	for i, cell := range cells {
-		gate <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			parts[i] = readCell(ctx, logs, cell, readRequest(query, from[cell], size, len(cells)))
-		})
-	}
-	wg.Wait()
+	eachCell(cells, func(i int, cell string) {
+		parts[i] = readCell(ctx, logs, cell, readRequest(query, from[cell], size, len(cells)))
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
