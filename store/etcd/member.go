@@ -44,8 +44,11 @@ const (
 	catchUp       = 50
 	// A single member waits for no other: it leads after one tick to the length of an election. Short
 	// ticks make its start short; each one costs time while the member is idle.
-	tickMS     = 50
-	electionMS = 250
+	tickMS     = 100
+	electionMS = 500
+	// flushEvery is how often etcd writes applied entries to its database file; its log has them before. Each look
+	// costs time while the member is idle.
+	flushEvery = 500 * time.Millisecond
 )
 
 func (c MemberConfig) withDefaults() MemberConfig {
@@ -159,6 +162,7 @@ func (m *Member) config() *embed.Config {
 	c.InitialClusterToken = rand.Text() // so that no two stores have one cluster id
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
 	c.TickMs, c.ElectionMs = tickMS, electionMS
+	c.BackendBatchInterval = flushEvery
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUp
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.MaxTxnOps = uint(m.cfg.Limits.Ops)
