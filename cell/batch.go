@@ -113,7 +113,7 @@ func (b *batchRuns) stopRun(r worker.Run) {
 // in the log store, its status in the session until it is acknowledged. The container is deleted
 // first, because the leader allocates its resources again as soon as it has the end. A container
 // that outlives this process stays until the session has its status.
-func (b *batchRuns) batchEnded(ct executor.Container) {
+func (b *batchRuns) batchEnded(ct *executor.Container) {
 	r, ok := runOf(ct.Labels)
 	if !ok {
 		b.log.Error("container without a valid identity", "container", ct.ID)
@@ -165,7 +165,7 @@ func (b *batchRuns) ended() worker.EndsCollected {
 		if ct.Labels[labelKind] != kindBatch || ct.State != executor.Completed || !ok {
 			continue
 		}
-		if status, err := b.containers.statusOf(ct); err == nil {
+		if status, err := b.containers.statusOf(&ct); err == nil {
 			all = append(all, worker.WorkEnded{Run: r, Status: status})
 		}
 	}

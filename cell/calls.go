@@ -248,7 +248,7 @@ func (c *Cell) Drain(_ context.Context, t fence.Term, proc worker.Proc, e Drain)
 	return nil
 }
 
-func describe(ct executor.Container) string {
+func describe(ct *executor.Container) string {
 	text := heldUp(ct)
 	if text == "" {
 		text = ct.State.String()
@@ -271,7 +271,7 @@ func whatOf(l executor.Labels) string {
 }
 
 // heldUp is where a container hangs; empty when it does not.
-func heldUp(ct executor.Container) string {
+func heldUp(ct *executor.Container) string {
 	switch {
 	case ct.Stuck != nil:
 		return ct.Stuck.String()
@@ -288,7 +288,7 @@ const maxConditions = 20
 const maxStopping = 200
 
 // ends reports whether a container is being ended.
-func ends(ct executor.Container) bool {
+func ends(ct *executor.Container) bool {
 	return ct.State != executor.Completed && (ct.Ending || ct.Decided)
 }
 

@@ -274,7 +274,7 @@ func (c *Cell) machineConfig(before, id Identity) worker.CellConfig {
 		}
 		ended := ct.State == executor.Completed
 		m.Adopted = append(m.Adopted, worker.Held{Run: r, Ended: ended, Adopted: true})
-		if status, err := c.containers.statusOf(ct); ended && err == nil {
+		if status, err := c.containers.statusOf(&ct); ended && err == nil {
 			m.Statuses[r] = status
 		}
 	}
@@ -371,7 +371,7 @@ func (c *Cell) Leave() {
 	c.countBound()
 	c.session.step(worker.LeaveAsked{})
 	for _, ct := range c.exec.List() {
-		if c.outlives(ct) || ct.State == executor.Completed {
+		if c.outlives(&ct) || ct.State == executor.Completed {
 			continue
 		}
 		c.containers.stop(ct.ID, reasonLeaving)
@@ -413,12 +413,12 @@ func (c *Cell) leave(ctx context.Context) {
 // ending reports whether work has still to end that does not outlive the cell.
 func (c *Cell) ending() bool {
 	return slices.ContainsFunc(c.exec.List(), func(ct executor.Container) bool {
-		return !c.outlives(ct) && ct.State != executor.Completed
+		return !c.outlives(&ct) && ct.State != executor.Completed
 	})
 }
 
 // outlives reports whether a container is kept at a restart of the cell.
-func (c *Cell) outlives(ct executor.Container) bool { return ct.Kept }
+func (c *Cell) outlives(ct *executor.Container) bool { return ct.Kept }
 
 // runEvents triggers early the work of a poll.
 func (c *Cell) runEvents(ctx context.Context, s Events) error {
@@ -445,7 +445,7 @@ func (c *Cell) Happened(e executor.Event) {
 		if c.leaving.Load() {
 			c.countBound()
 		}
-		c.look(e.Container)
+		c.look(&e.Container)
 	case executor.EventCompleted:
 		select {
 		case c.ended <- struct{}{}:
@@ -453,11 +453,11 @@ func (c *Cell) Happened(e executor.Event) {
 		}
 		// An ended one may stay until the leader accepts this process again, and the leader does not
 		// accept one that reports work.
-		c.recount(e.Container)
-		c.look(e.Container)
+		c.recount(&e.Container)
+		c.look(&e.Container)
 	case executor.EventDeleted:
 		c.containers.forget(e.Container.ID)
-		c.recount(e.Container)
+		c.recount(&e.Container)
 		c.emptied()
 	case executor.EventExpired, executor.EventDrained, executor.EventStuck:
 		c.countBound()
@@ -468,14 +468,14 @@ func (c *Cell) Happened(e executor.Event) {
 }
 
 // recount counts again when the state of a counted container has changed.
-func (c *Cell) recount(ct executor.Container) {
+func (c *Cell) recount(ct *executor.Container) {
 	if c.leaving.Load() || ct.DeadlineBound && ct.Labels[labelKind] != kindBatch {
 		c.countBound()
 	}
 }
 
 // look brings one container and its row together, in the order of its key.
-func (c *Cell) look(ct executor.Container) {
+func (c *Cell) look(ct *executor.Container) {
 	if ct.Labels[labelKind] != kindBatch {
 		c.push(ct.ID)
 		return
@@ -487,17 +487,17 @@ func (c *Cell) look(ct executor.Container) {
 
 func (c *Cell) push(id string) {
 	c.queue.Push(id, func(ctx context.Context) {
-		ct, ok := c.exec.Get(id)
+		labels, state, ok := c.containers.brief(id)
 		if !ok {
 			return
 		}
-		switch ct.Labels[labelKind] {
+		switch labels[labelKind] {
 		case kindLRP:
 			c.rows.harmoniseLRP(ctx, id)
 		case kindTask:
 			c.rows.harmoniseTask(ctx, id)
 		case "":
-			if ct.State == executor.Completed {
+			if state == executor.Completed {
 				c.namelessEnded(id)
 			}
 		}
@@ -525,7 +525,7 @@ func (c *Cell) countBound() {
 		alive := ct.State != executor.Completed || ct.Stuck != nil
 		// A leaving cell deregisters only if no work is left except containers that cannot be reported
 		// to any leader.
-		if ct.DeadlineBound && alive || leaving && !c.outlives(ct) && (alive || !c.rows.unreadable(ct)) {
+		if ct.DeadlineBound && alive || leaving && !c.outlives(&ct) && (alive || !c.rows.unreadable(&ct)) {
 			n.Containers++
 		}
 	}

@@ -57,9 +57,18 @@ func (k *containers) stop(id, reason string) {
 	k.warn("stop", id, k.exec.Stop(id))
 }
 
+// brief returns the labels and the state of a container. It is not inlined: a copy of a container in
+// the frame of each caller makes the stack of every new goroutine grow.
+//
+//go:noinline
+func (k *containers) brief(id string) (executor.Labels, executor.State, bool) {
+	ct, ok := k.exec.Get(id)
+	return ct.Labels, ct.State, ok
+}
+
 // statusOf is the scheduler's status of an ended batch container; it decodes it with
 // wire.DecodeBatchEnd.
-func (k *containers) statusOf(ct executor.Container) (string, error) {
+func (k *containers) statusOf(ct *executor.Container) (string, error) {
 	r := ct.Result
 	end := batch.Ended{ExitCode: r.ExitCode, Signal: r.Signal,
 		Killed: r.Stopped || r.Expired, TimedOut: r.TimedOut, Reason: r.Reason}
@@ -97,7 +106,7 @@ func (k *containers) alive(cluster fence.Cluster, term fence.Term) (all []worker
 
 // interrupted reports whether a batch container was stopped because the cell is draining. A
 // container that had ended on its own just before was not.
-func (k *containers) interrupted(ct executor.Container) bool {
+func (k *containers) interrupted(ct *executor.Container) bool {
 	reason, ok := k.endReasons.get(ct.ID)
 	return ok && reason == reasonDrained && ct.Result.Stopped
 }
@@ -108,7 +117,7 @@ func (k *containers) live() []string {
 	for _, ct := range k.exec.List() {
 		switch ct.Labels[labelKind] {
 		case kindLRP, kindTask, kindBatch:
-			out = append(out, describe(ct))
+			out = append(out, describe(&ct))
 		}
 	}
 	slices.Sort(out)
@@ -116,7 +125,7 @@ func (k *containers) live() []string {
 }
 
 // atWhat is the phase in which a container that does not run yet has been for long.
-func (k *containers) atWhat(ct executor.Container) executor.Phase {
+func (k *containers) atWhat(ct *executor.Container) executor.Phase {
 	if p := ct.Phase; p.What != "" && !ct.Ending && !ct.Decided && k.cfg.Clock.Boot()-p.Since >= executor.SlowPhase {
 		return p
 	}
@@ -132,7 +141,7 @@ func (k *containers) nameless() bool {
 }
 
 // start runs a reserved container by its plan.
-func (k *containers) start(ct executor.Container) error {
+func (k *containers) start(ct *executor.Container) error {
 	p, ok := k.plans.get(ct.ID)
 	if !ok {
 		return fmt.Errorf("container %s has no workload: %w", ct.ID, ErrUnknownContainer)

@@ -196,13 +196,13 @@ func (c *Cell) endDrain() {
 		switch {
 		case ct.State == executor.Completed:
 		case ct.Labels[labelKind] == kindLRP:
-			c.dropInstance(ct)
+			c.dropInstance(&ct)
 		}
 	}
 }
 
 // dropInstance stops an instance. Its rows show that it is being stopped until it is gone.
-func (c *Cell) dropInstance(ct executor.Container) {
+func (c *Cell) dropInstance(ct *executor.Container) {
 	if key, _, ok := keyOf(ct.Labels); ok {
 		c.rows.known.forget(key)
 		c.containers.warn("stop", ct.ID, c.exec.Stop(ct.ID))
@@ -212,7 +212,7 @@ func (c *Cell) dropInstance(ct executor.Container) {
 
 // rowUntil is the expiry of an EVACUATING row: somewhat longer than the drain, and as long as its
 // work takes to stop.
-func (e *evacuating) rowUntil(ct executor.Container) time.Time {
+func (e *evacuating) rowUntil(ct *executor.Container) time.Time {
 	until, drained := e.drainState()
 	if !drained {
 		return time.Time{} // it is moved

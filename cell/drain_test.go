@@ -212,7 +212,7 @@ func TestOwnEndsAreNotDrained(t *testing.T) {
 		}
 		ct := executor.Container{ID: "b-1.7.1", State: executor.Completed}
 		w.cell.containers.endReasons.put(ct.ID, reasonDrained)
-		if w.cell.containers.interrupted(ct) {
+		if w.cell.containers.interrupted(&ct) {
 			t.Error("a batch task that ended by itself runs again")
 		}
 	})

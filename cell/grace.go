@@ -33,7 +33,7 @@ func (c *Cell) ShortenGrace(_ context.Context, t fence.Term, proc worker.Proc, s
 	if s.Job != "" {
 		for _, ct := range c.exec.List() {
 			w := workOf(ct.Labels)
-			if ct.Labels[labelKind] == kindBatch && w.Job == s.Job && (s.Node == "" || w.Node == s.Node) && ends(ct) {
+			if ct.Labels[labelKind] == kindBatch && w.Job == s.Job && (s.Node == "" || w.Node == s.Node) && ends(&ct) {
 				ids = append(ids, ct.ID)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // lrpState is the state of a container as the tables distinguish states.
-func lrpState(c executor.Container) lrp.Container {
+func lrpState(c *executor.Container) lrp.Container {
 	switch c.State {
 	case executor.Reserved:
 		return lrp.Reserved
@@ -64,11 +64,11 @@ func newHarmoniser(c *Cell) *harmoniser {
 // stopped, and after a refusal, it reads them afresh and decides again.
 func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 	for fresh := false; ; fresh = true {
-		ct, ok := h.exec.Get(id)
+		labels, _, ok := h.containers.brief(id)
 		if !ok {
 			return
 		}
-		key, service, ok := keyOf(ct.Labels)
+		key, service, ok := keyOf(labels)
 		if !ok {
 			h.log.Error("container without a valid identity", "container", id)
 			return
@@ -76,23 +76,24 @@ func (h *harmoniser) harmoniseLRP(ctx context.Context, id string) {
 		if fresh && !h.refresh(ctx, RowsQuery{Only: true, LRPs: []lrp.Key{key}}) {
 			return
 		}
-		if ct, ok = h.exec.Get(id); !ok { // rows first, container second
+		ct, ok := h.exec.Get(id)
+		if !ok { // rows first, container second
 			return
 		}
 		known, ok := h.known.lrp(key)
 		if !ok && !fresh {
 			continue
 		}
-		v := lrp.View{Container: lrpState(ct), Self: h.identityOf(ct), Net: h.netOf(ct), Rows: known.index,
-			Quarantined: known.quarantined, Older: h.older(ct)}
-		if h.actLRP(ctx, ct, service, v, fresh) {
+		v := lrp.View{Container: lrpState(&ct), Self: h.identityOf(&ct), Net: h.netOf(&ct), Rows: known.index,
+			Quarantined: known.quarantined, Older: h.older(&ct)}
+		if h.actLRP(ctx, &ct, service, &v, fresh) {
 			return
 		}
 	}
 }
 
 // actLRP performs the action of the table and reports whether it was the last one.
-func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View,
+func (h *harmoniser) actLRP(ctx context.Context, ct *executor.Container, service lrp.ServiceKey, v *lrp.View,
 	fresh bool) bool {
 	a := h.lrpTable(v)
 	alive := ct.State != executor.Completed
@@ -124,15 +125,15 @@ func (h *harmoniser) actLRP(ctx context.Context, ct executor.Container, service 
 }
 
 // lrpTable picks the table: the ordinary one, or that of a cell being emptied.
-func (h *harmoniser) lrpTable(v lrp.View) lrp.Action {
+func (h *harmoniser) lrpTable(v *lrp.View) lrp.Action {
 	if _, on := h.drain.drainState(); on {
-		return lrp.HarmoniseEvacuating(v)
+		return lrp.HarmoniseEvacuating(*v)
 	}
-	return lrp.Harmonise(v)
+	return lrp.Harmonise(*v)
 }
 
 // decideLRP decides the container's fate.
-func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, service lrp.ServiceKey, v lrp.View,
+func (h *harmoniser) decideLRP(ctx context.Context, ct *executor.Container, service lrp.ServiceKey, v *lrp.View,
 	fate lrp.Fate) {
 	switch fate {
 	case lrp.Leave:
@@ -154,8 +155,8 @@ func (h *harmoniser) decideLRP(ctx context.Context, ct executor.Container, servi
 }
 
 // lrpCall makes one call and remembers the resulting row.
-func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, service lrp.ServiceKey,
-	ct executor.Container) error {
+func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v *lrp.View, service lrp.ServiceKey,
+	ct *executor.Container) error {
 	ev := h.lrpEvent(call, v, service, ct)
 	key := v.Rows.Key
 	if key.Process == "" {
@@ -172,9 +173,7 @@ func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, ser
 		h.known.setOrdinary(key, &row)
 	case lrp.CallStart:
 		row.State = lrp.Running
-		if v.Net != nil {
-			row.Net = *v.Net
-		}
+		row.Net = netIn(v)
 		h.known.setOrdinary(key, &row)
 	default:
 		h.known.forget(key)
@@ -183,24 +182,20 @@ func (h *harmoniser) lrpCall(ctx context.Context, call lrp.Call, v lrp.View, ser
 }
 
 // lrpEvent is the event of a call.
-func (h *harmoniser) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey, ct executor.Container) lrp.Event {
+func (h *harmoniser) lrpEvent(call lrp.Call, v *lrp.View, service lrp.ServiceKey, ct *executor.Container) lrp.Event {
 	by := v.Self
-	var net lrp.Net
-	if v.Net != nil {
-		net = *v.Net
-	}
 	clean := ct.Result.ExitCode == 0 && ct.Result.Signal == 0 && !ct.Result.Failed
 	switch call {
 	case lrp.CallClaim:
 		return lrp.Claim{By: by}
 	case lrp.CallStart:
-		return lrp.Start{By: by, Net: net, Service: service, Exclusive: ct.Labels[labelExclusive] != ""}
+		return lrp.Start{By: by, Net: netIn(v), Service: service, Exclusive: ct.Labels[labelExclusive] != ""}
 	case lrp.CallCrash:
 		return lrp.Crash{By: by, Reason: crashReason(ct), Clean: clean}
 	case lrp.CallRemove:
 		return lrp.Remove{By: by}
 	case lrp.CallEvacuate:
-		return lrp.Evacuate{By: by, Net: net, Until: h.drain.rowUntil(ct)}
+		return lrp.Evacuate{By: by, Net: netIn(v), Until: h.drain.rowUntil(ct)}
 	case lrp.CallEvacuateClaimed:
 		return lrp.EvacuateClaimed{By: by}
 	case lrp.CallEvacuateStopped:
@@ -214,8 +209,16 @@ func (h *harmoniser) lrpEvent(call lrp.Call, v lrp.View, service lrp.ServiceKey,
 	return nil
 }
 
+// netIn is how the container of a view is reached, as far as that is known.
+func netIn(v *lrp.View) lrp.Net {
+	if v.Net == nil {
+		return lrp.Net{}
+	}
+	return *v.Net
+}
+
 // crashReason describes how the container ended, with the last line of its error output.
-func crashReason(ct executor.Container) string {
+func crashReason(ct *executor.Container) string {
 	r := ct.Result.Reason
 	if r == "" {
 		r = "exited with status 0"
@@ -239,7 +242,7 @@ func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 			continue
 		}
 		v := lrp.View{Container: lrp.NoContainer, Self: row.Identity, Rows: x}
-		a := h.lrpTable(v)
+		a := h.lrpTable(&v)
 		if row.Presence == lrp.Evacuating {
 			a.Call = lrp.CallRemoveEvacuating
 		}
@@ -251,7 +254,7 @@ func (h *harmoniser) residualLRP(ctx context.Context, x lrp.Index) {
 			h.log.Info("no container for a row of the store; reporting that to the leader", "row", x.Key.String(),
 				"call", a.Call.String(), "why", a.Why)
 		}
-		if err := h.lrpCall(ctx, a.Call, v, row.Service, executor.Container{}); err != nil && !refused(err) {
+		if err := h.lrpCall(ctx, a.Call, &v, row.Service, &executor.Container{}); err != nil && !refused(err) {
 			h.log.Debug("call failed", "row", x.Key.String(), "call", a.Call.String(), "error", err)
 			h.polls.retrySoon()
 		}
@@ -270,7 +273,7 @@ func refused(err error) bool {
 	return false
 }
 
-func (h *harmoniser) identityOf(ct executor.Container) lrp.Identity {
+func (h *harmoniser) identityOf(ct *executor.Container) lrp.Identity {
 	_, proc, _ := h.session.view()
 	return lrp.Identity{Instance: ct.Labels[labelInstance], Cell: string(h.cfg.Name), Proc: string(proc)}
 }
@@ -281,7 +284,7 @@ func (h *harmoniser) holder() task.Holder {
 }
 
 // netOf is how a running container is reached.
-func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
+func (h *harmoniser) netOf(ct *executor.Container) *lrp.Net {
 	if ct.State != executor.Running {
 		return nil
 	}
@@ -296,7 +299,7 @@ func (h *harmoniser) netOf(ct executor.Container) *lrp.Net {
 
 // unreadable reports whether the row of a container is quarantined: its end cannot be reported to
 // the leader.
-func (h *harmoniser) unreadable(ct executor.Container) bool {
+func (h *harmoniser) unreadable(ct *executor.Container) bool {
 	if key, _, ok := keyOf(ct.Labels); ok && ct.Labels[labelKind] == kindLRP {
 		row, ok := h.known.lrp(key)
 		return ok && row.quarantined

@@ -270,17 +270,48 @@ func (d diskIdentity) save(id Identity) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// UnsyncedIdentity returns the identity of a directory whose cell's containers do not outlive its
+// process, as those of simulated cells: it outlives the process, not the machine. Thousands of
+// cells on one disk would wait for it at each change of the worker set.
+func UnsyncedIdentity(dir string) IdentityStore { return unsyncedIdentity{diskIdentity(dir)} }
+
+type unsyncedIdentity struct{ diskIdentity }
+
+// Save overwrites the directory's files in place, each in one write, and padded so that none shrinks.
+func (d unsyncedIdentity) Save(id Identity, durable bool) error {
+	err := d.saveCredit(credit{id.Boot, id.Deadline, id.Promise})
+	if err == nil && durable {
+		err = d.overwrite(id)
+	}
+	if err != nil {
+		return fmt.Errorf("cell identity: %w", err)
+	}
+	return nil
+}
+
+func (d unsyncedIdentity) overwrite(id Identity) error {
+	f, err := os.OpenFile(filepath.Join(string(d.diskIdentity), identityFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	text, err := pageOf(f, id)
+	if err == nil {
+		size := max(int(info.Size()), len(text)+1)
+		_, err = f.WriteAt(fmt.Appendf(nil, "%-*s\n", size-1, text), 0)
+	}
+	return errors.Join(err, f.Close())
+}
+
 // identityGrowth is more than an identity grows by from one session to the next.
 const identityGrowth = 4 << 10
 
 // write writes the page of an identity into its own file, and returns its size.
 func write(f *os.File, id Identity) (int64, error) {
-	p := page{Identity: id}
-	var err error
-	if p.Inode, p.Born, err = nameOf(f); err != nil {
-		return 0, err
-	}
-	text, err := json.Marshal(p)
+	text, err := pageOf(f, id)
 	if err != nil {
 		return 0, err
 	}
@@ -288,6 +319,16 @@ func write(f *os.File, id Identity) (int64, error) {
 		err = f.Truncate(int64(len(text)) + 1)
 	}
 	return int64(len(text)) + 1, err
+}
+
+// pageOf is the text of an identity in a file.
+func pageOf(f *os.File, id Identity) ([]byte, error) {
+	p := page{Identity: id}
+	var err error
+	if p.Inode, p.Born, err = nameOf(f); err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
 }
 
 // Boot returns the kernel's id of this boot of the machine.

@@ -63,7 +63,7 @@ func TestACreditRewritesNoIdentity(t *testing.T) {
 	if id.Deadline != 0 || id.Promise != 0 {
 		t.Errorf("a process of another boot: %+v", id)
 	}
-	if err := d.save(id); err != nil {
+	if err := d.Save(id, true); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := d.Read(); err != nil || !reflect.DeepEqual(got, id) {
@@ -155,5 +155,27 @@ func TestADirectoryBelongsToOneName(t *testing.T) {
 	}
 	if left, err := os.ReadDir(b); err != nil || len(left) != 1 {
 		t.Errorf("it was changed: %v, %v", left, err)
+	}
+}
+
+// TestAnUnsyncedIdentityIsReadBack: the next process of the directory of a simulated cell finds what the
+// last one saved, durable or not.
+func TestAnUnsyncedIdentityIsReadBack(t *testing.T) {
+	d := UnsyncedIdentity(t.TempDir())
+	id, err := d.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, durable := range []bool{true, false, true, true} {
+		if durable {
+			id.Epoch = 1000 - id.Epoch // the third text is shorter than the second
+		}
+		id.Deadline = time.Duration(i)
+		if err := d.Save(id, durable); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Read(); err != nil || !reflect.DeepEqual(got, id) {
+			t.Errorf("%+v %v, not %+v", got, err, id)
+		}
 	}
 }

@@ -87,7 +87,7 @@ func (c *Cell) poll(ctx context.Context) {
 	here := map[string]bool{}
 	for _, ct := range c.exec.List() {
 		here[ct.ID] = true
-		c.look(ct)
+		c.look(&ct)
 	}
 	c.containers.keep(here)
 	for _, x := range rows.LRPs {

@@ -34,7 +34,7 @@ type reporter struct {
 func (r *reporter) conditions(all []executor.Container) []Condition {
 	var held, stopping []Condition
 	for _, ct := range all {
-		x, ok := r.condition(ct)
+		x, ok := r.condition(&ct)
 		if !ok {
 			continue
 		}
@@ -79,7 +79,7 @@ func (r *reporter) remains() []Condition {
 }
 
 // condition is the condition of a container, without its identity; false = none.
-func (r *reporter) condition(ct executor.Container) (Condition, bool) {
+func (r *reporter) condition(ct *executor.Container) (Condition, bool) {
 	x := Condition{What: whatOf(ct.Labels), Text: heldUp(ct)}
 	if x.Text != "" {
 		_, x.Unknown = r.containers.unknown.get(ct.ID)
@@ -141,7 +141,7 @@ func (r *reporter) foreign(all []executor.Container) resource.Amounts {
 func (r *reporter) unavailable(all []executor.Container) string {
 	for _, ct := range all {
 		if ct.Stuck != nil {
-			return "unclean: " + describe(ct)
+			return "unclean: " + describe(&ct)
 		}
 	}
 	if r.leaving.Load() {

@@ -33,7 +33,7 @@ func TestEndingContainersAreReported(t *testing.T) {
 			if c.why != "" {
 				w.cell.containers.endReasons.put("x", c.why)
 			}
-			got, ok := w.cell.report.condition(c.ct)
+			got, ok := w.cell.report.condition(&c.ct)
 			if ok != (c.text != "") || got.Text != c.text || got.Stopping != (ok && c.ct.Stuck == nil) || got.Stopping &&
 				!got.StopBy.Equal(by) {
 				t.Errorf("%s: %+v, %v", name, got, ok)

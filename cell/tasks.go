@@ -11,7 +11,7 @@ import (
 )
 
 // taskState is the state of a container as the table for tasks distinguishes states.
-func taskState(c executor.Container) task.Container {
+func taskState(c *executor.Container) task.Container {
 	switch c.State {
 	case executor.Reserved:
 		return task.Reserved
@@ -30,31 +30,32 @@ func taskState(c executor.Container) task.Container {
 // harmoniseLRP does for an instance.
 func (h *harmoniser) harmoniseTask(ctx context.Context, id string) {
 	for fresh := false; ; fresh = true {
-		ct, ok := h.exec.Get(id)
+		labels, _, ok := h.containers.brief(id)
 		if !ok {
 			return
 		}
-		guid := ct.Labels[labelTask]
+		guid := labels[labelTask]
 		if fresh && !h.refresh(ctx, RowsQuery{Only: true, Tasks: []string{guid}}) {
 			return
 		}
-		if ct, ok = h.exec.Get(id); !ok { // rows first, container second
+		ct, ok := h.exec.Get(id)
+		if !ok { // rows first, container second
 			return
 		}
 		known, ok := h.known.task(guid)
 		if !ok && !fresh {
 			continue
 		}
-		v := task.View{Container: taskState(ct), Self: h.holder(), UID: ct.Labels[labelUID], Reservation: ct.ID,
-			Row: known.row, Quarantined: known.quarantined, Older: h.older(ct)}
-		if h.actTask(ctx, ct, v, fresh) {
+		v := task.View{Container: taskState(&ct), Self: h.holder(), UID: ct.Labels[labelUID], Reservation: ct.ID,
+			Row: known.row, Quarantined: known.quarantined, Older: h.older(&ct)}
+		if h.actTask(ctx, &ct, &v, fresh) {
 			return
 		}
 	}
 }
 
 // actTask performs the action of the table and reports whether it was the last one.
-func (h *harmoniser) actTask(ctx context.Context, ct executor.Container, v task.View, fresh bool) bool {
+func (h *harmoniser) actTask(ctx context.Context, ct *executor.Container, v *task.View, fresh bool) bool {
 	a := h.taskTable(v)
 	alive := ct.State != executor.Completed
 	if !fresh && alive && a.Call == task.NoCall && (a.Then == task.DeleteContainer || a.Then == task.StopContainer) {
@@ -97,14 +98,14 @@ func (h *harmoniser) actTask(ctx context.Context, ct executor.Container, v task.
 
 // older reports whether a container was started for another store than the one of the
 // cell's leader, or before the age of that one.
-func (h *harmoniser) older(ct executor.Container) bool {
+func (h *harmoniser) older(ct *executor.Container) bool {
 	_, _, term := h.session.view()
 	return ofOlder(ct.Labels, h.session.joined(), term)
 }
 
 // noteUnknown records, for status and for placement, that a container runs work that the leader's
 // store does not contain, and logs it once.
-func (h *harmoniser) noteUnknown(ct executor.Container, unknown bool, why string) {
+func (h *harmoniser) noteUnknown(ct *executor.Container, unknown bool, why string) {
 	_, known := h.containers.unknown.get(ct.ID)
 	switch {
 	case !unknown && known:
@@ -118,7 +119,7 @@ func (h *harmoniser) noteUnknown(ct executor.Container, unknown bool, why string
 
 // runTask runs the container of a task that has been started in the store; when
 // that is not possible the task has failed.
-func (h *harmoniser) runTask(ctx context.Context, ct executor.Container, v task.View) {
+func (h *harmoniser) runTask(ctx context.Context, ct *executor.Container, v *task.View) {
 	err := h.containers.start(ct)
 	if err == nil {
 		return
@@ -135,16 +136,16 @@ func (h *harmoniser) runTask(ctx context.Context, ct executor.Container, v task.
 }
 
 // taskTable picks the table: the ordinary one, or that of a cell being emptied.
-func (h *harmoniser) taskTable(v task.View) task.Action {
+func (h *harmoniser) taskTable(v *task.View) task.Action {
 	until, on := h.drain.drainState()
 	if !on {
-		return task.Harmonise(v)
+		return task.Harmonise(*v)
 	}
-	return task.HarmoniseEvacuating(v, !h.cfg.Clock.Wall().Before(until))
+	return task.HarmoniseEvacuating(*v, !h.cfg.Clock.Wall().Before(until))
 }
 
 // taskCall makes one call and remembers the resulting row.
-func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct executor.Container, v task.View) error {
+func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct *executor.Container, v *task.View) error {
 	guid := ct.Labels[labelTask]
 	running := &task.Task{GUID: guid, UID: v.UID, State: task.Running, Holder: v.Self, Reservation: v.Reservation}
 	var ev task.Event
@@ -173,7 +174,7 @@ func (h *harmoniser) taskCall(ctx context.Context, a task.Action, ct executor.Co
 
 // resultOf is how a task's container ended: when the cell has stopped it, why. The result
 // file is read whether it failed or not.
-func (h *harmoniser) resultOf(ct executor.Container, row *task.Task) task.Result {
+func (h *harmoniser) resultOf(ct *executor.Container, row *task.Task) task.Result {
 	r := ct.Result
 	out := task.Result{Failed: r.Failed, Cancelled: r.Stopped, Reason: r.Reason, ExitCode: r.ExitCode, Signal: r.Signal,
 		Ordered: r.Stopped || r.Expired || r.Lost, Lost: r.Lost, OOM: r.OOM != nil, OutputLost: r.OutputLost,
@@ -207,7 +208,7 @@ func (h *harmoniser) residualTask(ctx context.Context, t *task.Task) {
 	}
 	v := task.View{Container: task.NoContainer, Self: h.holder(), UID: t.UID, Row: t,
 		Earlier: h.session.isEarlier(worker.Proc(t.Holder.Proc)) && !h.containers.nameless()}
-	a := h.taskTable(v)
+	a := h.taskTable(&v)
 	if a.Call != task.CallMissing {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,9 +99,9 @@ func pass(d time.Duration) {
 func (s *small) join(name string) (exec *simulate.Executor, leave, silence func()) {
 	exec = simulate.New(resource.Amounts{resource.MemoryMB: 10_000, resource.CPUMilli: 64_000, resource.DiskMB: 10_000,
 		resource.Containers: 1000}, s.clock.Wall)
-	cut := false
+	var cut atomic.Bool
 	near := nearLeader{func() (cell.Leader, error) {
-		if cut {
+		if cut.Load() {
 			return nil, context.DeadlineExceeded
 		}
 		return s.Term, nil
@@ -121,7 +122,7 @@ func (s *small) join(name string) (exec *simulate.Executor, leave, silence func(
 		exec.Close()
 		s.cells.SetLocal(worker.CellName(name), nil)
 	}
-	return exec, end, func() { cut = true; end() }
+	return exec, end, func() { cut.Store(true); end() }
 }
 
 // apply changes the domain d.
