@@ -209,6 +209,7 @@ func TestEveryReaderPrintsJSON(t *testing.T) {
 		"cron backfill": {"tick", "--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z", "--max", "1"},
 		"apply":         {"-"}, "plan": {"-"}, "validate": {"-"}, "logs": {"web"}, "explain": {"web"}, "service get": {"web"},
 		"task get": {"once"}, "task result": {"once"},
+		"ca ls":   {filepath.Dir(file)},
 		"job get": {"count"}, "job nodes": {"count"}, "job results": {"count"}, "events": {"--since", "100"},
 		"cron next": {"0 0 * * *", "--utc"},
 	}
@@ -246,7 +247,7 @@ func withoutWatch() map[string]string {
 	return map[string]string{
 		"apply": "its own changes", "plan": "its own changes", "validate": "local files", "job import": "local files",
 		"doctor": "checks that it runs", "cron next": "computed from the calendar", "rebalance": "its own moves",
-		"context ls": "a local file", "top": "repeats itself on a terminal",
+		"context ls": "a local file", "ca ls": "local files", "top": "repeats itself on a terminal",
 	}
 }
 

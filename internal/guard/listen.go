@@ -34,29 +34,41 @@ type TLSFiles struct{ Cert, Key, CA string }
 func (f TLSFiles) none() bool { return f == TLSFiles{} }
 
 // Server returns the configuration of a listener that accepts only callers with a
-// certificate of CA; nil when there are no files.
+// certificate of CA; nil when there are no files. Changed files are used from the next connection on.
 func (f TLSFiles) Server() (*tls.Config, error) {
 	if f.none() {
 		return nil, nil
 	}
-	cert, pool, err := f.load(x509.ExtKeyUsageServerAuth)
+	r, err := f.rotate(x509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}, nil
+	config := func() *tls.Config {
+		cert, pool := r.now()
+		return &tls.Config{Certificates: []tls.Certificate{*cert}, ClientCAs: pool,
+			ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	c := config()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return config(), nil }
+	return c, nil
 }
 
-// Client returns the configuration of a caller; nil when there are no files.
+// Client returns the configuration of a caller; nil when there are no files. A changed certificate is
+// used from the next connection on; a changed CA needs a restart.
 func (f TLSFiles) Client() (*tls.Config, error) {
 	if f.none() {
 		return nil, nil
 	}
-	cert, pool, err := f.load(x509.ExtKeyUsageClientAuth)
+	r, err := f.rotate(x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
+	_, pool := r.now()
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert, _ := r.now()
+			return cert, nil
+		}}, nil
 }
 
 // load reads the files, and refuses a certificate that no peer would accept for this use.

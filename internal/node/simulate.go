@@ -139,7 +139,8 @@ func (s *Simulation) openOne(ctx context.Context, i int) (*simulated, error) {
 	m.Cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock,
 		Log: cfg.Log.With("cell", string(cfg.Name)), Offer: cfg.Offer,
 		Address: d.Address(), Host: cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,
-		DrainTimeout: cfg.DrainTimeout, Runtime: cell.Runtime{Identity: cell.UnsyncedIdentity(cfg.Dir)}}, cell.Simulated{Executor: m.exec}, m.client)
+		DrainTimeout: cfg.DrainTimeout, Runtime: cell.Runtime{Identity: cell.UnsyncedIdentity(cfg.Dir)}},
+		cell.Simulated{Executor: m.exec}, m.client)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

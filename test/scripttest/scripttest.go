@@ -374,7 +374,8 @@ func quiet(ts *testscript.TestScript, name string, args []string) string {
 	cmd := exec.Command("env", append([]string{"PATH=" + path, name}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "PATH="+path)
-	for _, k := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "CANTINA_ADDR", "WORK"} {
+	for _, k := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "CANTINA_ADDR", "WORK",
+		"CANTINA_TLS_CERT", "CANTINA_TLS_KEY", "CANTINA_TLS_CA"} {
 		cmd.Env = append(cmd.Env, k+"="+ts.Getenv(k))
 	}
 	out, err := cmd.Output()
