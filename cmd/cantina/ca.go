@@ -20,7 +20,8 @@ func caVerb(c *cli) *cobra.Command {
 		Use: "ca", Short: "Make the certificates of servers, cells and people",
 		Long: "A certificate authority in a directory issues the certificates of mutual TLS. Its private key, ca.key,\n" +
 			"stays in the directory. Servers, cells and clients need ca.pem, and a certificate and key each. They use\n" +
-			"changed files from the next connection on, without a restart; clients and cells read a changed ca.pem at their start.\n\n" +
+			"changed files from the next connection on, without a restart. Clients and cells read a changed ca.pem when\n" +
+			"they start.\n\n" +
 			"Certificates of another authority work as well: see cantina server --help.",
 		Example: "  cantina ca init\n  cantina ca issue s1 --host 10.0.0.1\n  cantina ca issue me\n  cantina ca ls",
 		Args:    cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
