@@ -68,6 +68,7 @@ type Client struct {
 
 type server struct {
 	address string
+	health  string // URL of its health
 	calls   cantinav1connect.CantinaServiceClient
 	duplex  cantinav1connect.CantinaServiceClient // for streams in both directions
 	clients []*http.Client
@@ -103,7 +104,7 @@ func (c *Client) reach(address string) *server {
 	}
 	h := &http.Client{Transport: way.Transport(t)}
 	both := &http.Client{Transport: way.Duplex(c.cfg.TLS, way.Dial)}
-	return &server{address: address, clients: []*http.Client{h, both},
+	return &server{address: address, clients: []*http.Client{h, both}, health: scheme + way.Host() + "/health",
 		calls:  cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(), options...),
 		duplex: cantinav1connect.NewCantinaServiceClient(both, scheme+way.Host(), options...)}
 }
@@ -190,9 +191,14 @@ func CallFor[Q, A any](ctx context.Context, c *Client, patience time.Duration, m
 		if c.cfg.Unanswered != nil {
 			defer time.AfterFunc(silence, func() { c.cfg.Unanswered(s.address) }).Stop()
 		}
-		res, err := method(s.calls, ctx, connect.NewRequest(q))
+		callCtx, end := c.whileAlive(ctx, s, probeAfter)
+		defer end()
+		res, err := method(s.calls, callCtx, connect.NewRequest(q))
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 			return unanswered(s.address, err)
+		}
+		if err != nil && errors.Is(context.Cause(callCtx), errSilent) {
+			return silent(s.address, err)
 		}
 		if err == nil {
 			answer = res.Msg
@@ -204,6 +210,71 @@ func CallFor[Q, A any](ctx context.Context, c *Client, patience time.Duration, m
 
 // silence is how long a call is without an answer until that is reported.
 const silence = 3 * time.Second
+
+const (
+	// probeAfter is how long a call is without an answer until its server is asked for its health, and how often.
+	// probeStream is the same for a stream.
+	probeAfter  = time.Second
+	probeStream = 10 * time.Second
+	// probeTime is how long that answer may take.
+	probeTime = time.Second
+)
+
+var errSilent = errors.New("the server is silent")
+
+// whileAlive returns the context of a call to one of several servers. It ends when the server does not answer that it
+// is alive: its machine may be off or cut off, or its process stopped, and the connection would not show it. A server
+// that answers may work on the call for as long as it takes.
+func (c *Client) whileAlive(ctx context.Context, s *server, every time.Duration) (context.Context, func()) {
+	c.mu.Lock()
+	several := len(c.servers) > 1
+	c.mu.Unlock()
+	if !several {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	timer := time.NewTimer(every)
+	go func() { // ends with the call
+		defer close(done)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			if !s.alive(ctx) {
+				cancel(errSilent)
+				return
+			}
+			timer.Reset(every)
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
+}
+
+// alive reports whether the server answers.
+func (s *server) alive(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.health, nil)
+	if err != nil {
+		return true
+	}
+	a, err := s.clients[0].Do(q)
+	if err != nil {
+		return ctx.Err() == nil
+	}
+	return a.Body.Close() == nil
+}
+
+// silent is the error of a call to a server that did not answer that it is alive.
+func silent(address string, err error) *Error {
+	return &Error{Code: "no_connection", Message: "no answer from " + address, Exit: ExitConnection, cause: err,
+		Detail: &pb.ErrorDetail{Code: "no_connection",
+			Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
+}
 
 // unanswered is the error of a call that a server did not answer in time.
 func unanswered(address string, err error) *Error {
@@ -265,7 +336,12 @@ func (c *Client) try(ctx context.Context, patience time.Duration, do func(*serve
 			return e
 		}
 		if err := run.Pause(ctx, retryPause); err != nil {
-			return toError(err, s.address)
+			ended := toError(err, s.address)
+			if ended.Code == "timeout" { // with the reason for which the call was repeated
+				ended.Message += ": " + e.Message
+				ended.Detail.Hint = e.Detail.Hint
+			}
+			return ended
 		}
 	}
 }

@@ -119,7 +119,12 @@ func follow(ctx context.Context, c *Client, once func(context.Context, *server, 
 	for {
 		err := c.try(ctx, c.cfg.Patience, func(s *server) error {
 			news := false
-			err := once(ctx, s, func() { news = true })
+			callCtx, end := c.whileAlive(ctx, s, probeStream)
+			defer end()
+			err := once(callCtx, s, func() { news = true })
+			if err != nil && errors.Is(context.Cause(callCtx), errSilent) {
+				err = silent(s.address, err)
+			}
 			if news {
 				last = time.Now() // counted from the break: this process may have been stopped before it
 			}

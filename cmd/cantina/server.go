@@ -28,6 +28,7 @@ type serverFlags struct {
 	cfg      node.ServerConfig
 	timeouts worker.Timeouts
 	etcdCert guard.TLSFiles
+	members  memberFlags
 	callback string
 	kept     retention
 	metrics  metricsFlag
@@ -41,9 +42,14 @@ func serverVerb(c *cli) *cobra.Command {
 		Example: "  cantina server --data /var/lib/cantina/server\n" +
 			"  cantina server --etcd-endpoints https://etcd1:2379,https://etcd2:2379 --listen 10.0.0.5:7480 --tls-cert s.pem " +
 			"--tls-key s.key --tls-ca ca.pem\n" +
+			"  cantina server --name a --initial-cluster a=10.0.0.5:7490,b=10.0.0.6:7490,c=10.0.0.7:7490 " +
+			"--listen 10.0.0.5:7480 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem\n" +
 			"  cantina server --print-timeouts",
 		Args: atMost(0, "none"),
-		RunE: func(*cobra.Command, []string) error { return c.untilSignal(func() error { return runServer(c, f) }) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.members.times(cmd.Flags(), &f.timeouts)
+			return c.untilSignal(func() error { return runServer(c, f) })
+		},
 	}
 	f.log.add(cmd, "info")
 	timeoutFlags(cmd, &f.timeouts)
@@ -65,6 +71,7 @@ func serverVerb(c *cli) *cobra.Command {
 		"listen on non-loopback addresses without TLS; anyone who can connect controls the cluster")
 	p.StringSliceVar(&f.cfg.Endpoints, "etcd-endpoints", nil,
 		"members of an external etcd cluster (default: an embedded member)")
+	f.members.add(p)
 	p.StringVar(&f.etcdCert.Cert, "etcd-cert", "", "client certificate for etcd")
 	p.StringVar(&f.etcdCert.Key, "etcd-key", "", "private key for etcd")
 	p.StringVar(&f.etcdCert.CA, "etcd-ca", "", "CA certificate used to verify etcd")
@@ -111,6 +118,9 @@ func runServer(c *cli, f serverFlags) error {
 	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts,
 		f.insecure
+	if cfg.Membership, err = f.members.membership(f.cfg.Name, len(f.cfg.Endpoints) > 0); err != nil {
+		return err
+	}
 	cfg.Bistro = f.cfg.Bistro
 	cfg.Endpoints, cfg.NewCluster, cfg.InitialWait = f.cfg.Endpoints, f.cfg.NewCluster, f.cfg.InitialWait
 	cfg.AllowBump, cfg.TurnoverLimit, cfg.BatchReserve = f.cfg.AllowBump, f.cfg.TurnoverLimit, f.cfg.BatchReserve

@@ -177,6 +177,27 @@ func (l Listener) Open(ctx context.Context) (*Door, error) {
 	return d, nil
 }
 
+// Permit checks an address at which others than clients connect, like the members of a store, by the rules of
+// Open. An unprotected one has a warning.
+func (l Listener) Permit(ctx context.Context) (warning string, err error) {
+	server, err := l.TLS.Server()
+	if err == nil {
+		_, err = l.TLS.Client()
+	}
+	if err != nil || server != nil {
+		return "", err
+	}
+	local, err := isLoopback(ctx, l.Address)
+	switch {
+	case err != nil || local:
+		return "", err
+	case l.Insecure:
+		return fmt.Sprintf("%s %s is used without protection: whoever reaches it controls the store", l.Flag, l.Address), nil
+	}
+	return "", fmt.Errorf("%s %s %w; give --tls-cert, --tls-key and --tls-ca, or --insecure-listen", l.Flag, l.Address,
+		ErrInsecure)
+}
+
 // hostsOf are the names by which callers may address a listener.
 func hostsOf(l Listener) []string {
 	names := slices.Clone(l.Hosts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -34,6 +35,8 @@ type ServerConfig struct {
 	// Endpoints are those of an operator's etcd; empty = an embedded member in Dir.
 	Endpoints []string
 	EtcdTLS   *tls.Config
+	// Membership makes the embedded member one of several; nil = a single one.
+	Membership *etcd.Membership
 	// Listen has the addresses of API and cells, host:port or unix:PATH. Advertise is
 	// how others reach them; empty = the addresses listened on.
 	Listen    []string
@@ -68,10 +71,11 @@ type Server struct {
 	api       *api.Server
 	cells     *link.Directory
 
-	mu    sync.Mutex
-	term  *leader.Term
-	known store.Leader // the leader, by the store
-	cause string       // why this server cannot lead
+	mu     sync.Mutex
+	term   *leader.Term
+	known  store.Leader // the leader, by the store
+	cause  string       // why this server cannot lead
+	member *etcd.Member // the embedded one, while it is open
 }
 
 // OpenServer takes the data directory and the addresses: it fails at once when either
@@ -91,6 +95,10 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	cfg.Zone = func(name string) (*time.Location, error) {
 		z, err := cfg.Zones.Load(name)
 		return z.Location, err
+	}
+	warnings, err := peerWarnings(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
 	f, err := datadir.Open(cfg.Dir)
 	if err != nil {
@@ -119,9 +127,12 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		s.doors = append(s.doors, d)
 		s.addresses = append(s.addresses, d.Address())
 		if d.Warning != "" {
-			s.log.Warn(d.Warning)
-			s.api.Warn(d.Warning)
+			warnings = append(warnings, d.Warning)
 		}
+	}
+	for _, w := range warnings {
+		s.log.Warn(w)
+		s.api.Warn(w)
 	}
 	return s, nil
 }
@@ -184,15 +195,19 @@ func (s *Server) runStore(ctx context.Context) error {
 	if err := s.AwaitRoom(ctx); err != nil {
 		return err
 	}
+	if p := s.cfg.Membership; p != nil {
+		s.unable(fmt.Errorf("%w; member %s is starting", etcd.ErrNoMajority, p.Name))
+	}
 	backend, upkeep, closeStore, err := s.openStore(ctx)
 	if err != nil {
 		return err
 	}
+	s.unable(nil)
 	var committed func(took, waited time.Duration, transitions, bytes int)
 	if s.cfg.Metrics != nil {
 		committed = s.cfg.Metrics.Committed
 	}
-	sole, lease := len(s.cfg.Endpoints) == 0, s.cfg.Timeouts.Lease
+	sole, lease := len(s.cfg.Endpoints) == 0 && s.cfg.Membership == nil, s.cfg.Timeouts.Lease
 	if sole {
 		lease = s.cfg.Timeouts.OwnLease()
 	}
@@ -208,6 +223,9 @@ func (s *Server) runStore(ctx context.Context) error {
 	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
 	g.Add("backups", func(ctx context.Context) error { return s.serveBackups(ctx, st) })
 	g.Add("campaign", func(ctx context.Context) error { return s.campaign(ctx, st) })
+	if s.cfg.Membership != nil {
+		g.Add("members", s.watchMajority)
+	}
 	return errors.Join(g.Run(ctx), closeStore())
 }
 
@@ -260,11 +278,12 @@ func (s *Server) openStore(ctx context.Context) (store.Backend, func(context.Con
 		}
 		return c.Backend(), c.Run, c.Close, nil
 	}
-	m, err := etcd.Start(ctx, s.dir, etcd.MemberConfig{Log: s.log})
+	m, err := etcd.Start(ctx, s.dir, etcd.MemberConfig{Log: s.log, Membership: s.membership()})
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return m.Backend(), m.Run, m.Close, nil
+	s.setMember(m)
+	return m.Backend(), m.Run, func() error { s.setMember(nil); return m.Close() }, nil
 }
 
 // zoneEvery is how often the rules of time zones are read again.
@@ -301,6 +320,14 @@ func (s *Server) watch(ctx context.Context, st *store.Store) error {
 	})
 }
 
+// addressesForOthers are those by which others reach this server.
+func (s *Server) addressesForOthers() []string {
+	if len(s.cfg.Advertise) > 0 {
+		return s.cfg.Advertise
+	}
+	return s.addresses
+}
+
 func first(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -310,10 +337,10 @@ func first(list []string) string {
 
 // campaign wins terms and leads, one after the other.
 func (s *Server) campaign(ctx context.Context, st *store.Store) error {
-	advertise := s.cfg.Advertise
-	if len(advertise) == 0 {
-		advertise = s.addresses
+	if err := s.awaitVote(ctx); err != nil {
+		return err
 	}
+	advertise := s.addressesForOthers()
 	said := "" // the error that was logged last
 	for ctx.Err() == nil {
 		leadership, err := st.Campaign(ctx, store.Candidate{ID: s.cfg.Name, Addresses: advertise})
@@ -354,7 +381,9 @@ func (s *Server) lead(ctx context.Context, leadership *store.Leadership) error {
 	s.term = t
 	s.mu.Unlock()
 	s.api.Lead(t.Backend())
+	s.leads(true)
 	err = t.Run(ctx)
+	s.leads(false)
 	s.mu.Lock()
 	s.term = nil
 	s.mu.Unlock()

@@ -5,21 +5,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
 // The first start of etcd does not survive every kill: between the creation of its log and the
 // first entry in it, it leaves a member that never elects itself. So a file beside the member's
 // directory marks a member that has never served. Then no write can have been acknowledged, and
 // the directory is created again. A directory without that file is never deleted.
+//
+// One of several members may have voted, or acknowledged entries to another one, before it served. It is created
+// again only while its log has neither.
 
 // unborn is the path of that file.
 func unborn(dir string) string { return dir + ".unborn" }
 
 // conceive readies the directory for a first start, unless there is a member in it
-// that has served.
-func conceive(dir string) error {
+// that has served, or one of several that has voted.
+func conceive(dir string, several bool) error {
 	_, err := os.Stat(unborn(dir))
 	switch {
+	case err == nil && several && !blank(dir):
+		return nil
 	case err == nil:
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("begin anew: %w", err)
@@ -56,4 +63,13 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// blank reports that the log of a member has no entry and no term: it has promised nothing to others.
+func blank(dir string) bool {
+	l, err := readLog(datadir.ToWALDir(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return true
+	}
+	return err == nil && l.last == 0 && !l.voted
 }

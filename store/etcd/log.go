@@ -25,6 +25,10 @@ var noise = map[string]string{
 	// The first start is done before the first term is on disk; etcd tries again.
 	"Failed to detect schema version":  "missing term information",
 	"failed to update storage version": "missing term information",
+	// The listener for other members is closed.
+	"setting up serving from embedded etcd failed.": "use of closed network connection",
+	// A learner is promoted as soon as it is ready.
+	"rejecting promote learner: learner is not ready": "",
 	// Revoking a lease that has run out meanwhile is no error.
 	"failed to apply request": "lease not found",
 }

@@ -33,11 +33,13 @@ type MemberConfig struct {
 	MinFree int64
 	// Upkeep sets when to compact and defragment.
 	Upkeep Upkeep
+	// Membership makes it one of several members [nil: a single one, without listener].
+	Membership *Membership
 	// Log takes etcd's warnings [discarded].
 	Log *slog.Logger
 }
 
-// Entries between two snapshots of the log, and entries kept after one: both are
+// Of a single member: entries between two snapshots of the log, and entries kept after one. Both are
 // held in memory, and one may be as large as a transaction.
 const (
 	snapshotCount = 200
@@ -63,7 +65,7 @@ func (c MemberConfig) withDefaults() MemberConfig {
 	return c
 }
 
-// Member is an embedded etcd with one member.
+// Member is an embedded member of etcd.
 type Member struct {
 	cfg     MemberConfig
 	dir     string
@@ -74,6 +76,9 @@ type Member struct {
 	full    atomic.Bool // too little free space
 	// reserved is the size to which blocks of the database file are set aside.
 	reserved atomic.Int64
+
+	leads     atomic.Bool   // this server leads, by the election key
+	ledChange chan struct{} // leads has changed
 
 	life context.Context // ends with Close: every call into the server is under it
 	end  context.CancelCauseFunc
@@ -89,13 +94,16 @@ type Member struct {
 // and ends with Close before it closes the directory.
 func Start(ctx context.Context, f *datadir.Dir, c MemberConfig) (*Member, error) {
 	c = c.withDefaults()
-	m := &Member{cfg: c, dir: f.Path("etcd"), fuse: newFuse()}
+	m := &Member{cfg: c, dir: f.Path("etcd"), fuse: newFuse(), ledChange: make(chan struct{}, 1)}
 	m.life, m.end = context.WithCancelCause(context.Background())
 	m.idle = sync.NewCond(&m.mu)
-	if err := conceive(m.dir); err != nil {
+	if err := c.Membership.emptied(m.dir, f); err != nil {
 		return nil, fmt.Errorf("start etcd in %s: %w", m.dir, err)
 	}
-	if err := checkLog(m.dir); err != nil {
+	if err := conceive(m.dir, c.Membership != nil); err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", m.dir, err)
+	}
+	if err := errors.Join(checkLog(m.dir), c.Membership.check(m.dir)); err != nil {
 		return nil, m.notStarted(ctx, err)
 	}
 	started := make(chan error, 1)
@@ -115,7 +123,7 @@ func Start(ctx context.Context, f *datadir.Dir, c MemberConfig) (*Member, error)
 func (m *Member) notStarted(ctx context.Context, err error) error {
 	err = fmt.Errorf("start etcd in %s: %w", m.dir, err)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, ErrMembership), errors.Is(err, ErrRemoved):
 		return err
 	case errors.Is(err, store.ErrFull):
 		return fmt.Errorf("%w; make room on that file system and start again", err)
@@ -125,12 +133,24 @@ func (m *Member) notStarted(ctx context.Context, err error) error {
 }
 
 func (m *Member) start(ctx context.Context) error {
-	server, err := embed.StartEtcd(m.config())
+	config, err := m.config()
 	if err != nil {
 		return err
 	}
+	if p := m.cfg.Membership; p != nil && p.Join && blank(m.dir) {
+		if err := p.admitted(ctx); err != nil {
+			return err
+		}
+	}
+	server, err := embed.StartEtcd(config)
+	if err != nil {
+		return m.cfg.Membership.explain(err)
+	}
 	select {
 	case <-server.Server.ReadyNotify():
+	case <-server.Server.StopNotify():
+		server.Close()
+		return ErrRemoved
 	case <-ctx.Done():
 		server.Close()
 		return ctx.Err()
@@ -152,12 +172,12 @@ func (m *Member) start(ctx context.Context) error {
 	return err
 }
 
-func (m *Member) config() *embed.Config {
+func (m *Member) config() (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(m.cfg.Log, m.fuse))
 	c.LogLevel = "warn"
 	c.Dir = m.dir
-	c.Name = "cantina"
+	c.Name = soleName
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.InitialClusterToken = rand.Text() // so that no two stores have one cluster id
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
@@ -172,7 +192,10 @@ func (m *Member) config() *embed.Config {
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second
 	c.WarningUnaryRequestDuration = 3 * time.Second
-	return c
+	if p := m.cfg.Membership; p != nil {
+		return c, p.configure(c)
+	}
+	return c, nil
 }
 
 // Backend returns the store's backend.
@@ -239,13 +262,23 @@ func (m *Member) Run(ctx context.Context) error {
 	defer cancel()
 	upkept := make(chan error, 1)
 	go func() { upkept <- m.cfg.Upkeep.run(ctx, m.backend, m.cfg.Log) }()
-	defer func() { cancel(); <-upkept }()
+	tended := make(chan struct{})
+	go func() {
+		defer close(tended)
+		if m.cfg.Membership != nil {
+			m.tend(ctx)
+		}
+	}()
+	defer func() { cancel(); <-upkept; <-tended }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-m.server.Server.StopNotify():
+			m.fuse.blow(ErrRemoved.Error())
+			return m.cause()
 		case <-m.fuse.blown:
 			return m.cause()
 		case <-tick.C:
@@ -301,6 +334,9 @@ func (m *Member) Close() error {
 		}
 		m.mu.Unlock()
 		m.client.Close()
+		if m.cfg.Membership != nil {
+			m.depart()
+		}
 		m.server.Close()
 	}()
 	select {

@@ -83,8 +83,11 @@ func (u Upkeep) once(ctx context.Context, b *Backend, log *slog.Logger) error {
 			return err
 		}
 	}
-	if b.member == nil {
+	switch {
+	case b.member == nil:
 		return nil
+	case b.member.cfg.Membership != nil: // each of several members does it when it has no duties
+		return b.member.disarm(ctx)
 	}
 	if err := u.defragment(ctx, ownMember{b.member}, log); err != nil {
 		return err

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
 	"cantina/store"
 )
@@ -87,9 +89,11 @@ func appliedIn(path string) (index uint64, err error) {
 
 // logEnd is where a log ends: the index of its last entry, and the end of the last whole frame.
 type logEnd struct {
-	file string
-	last uint64
-	end  int64
+	file   string
+	last   uint64
+	end    int64
+	member uint64 // whose log it is
+	voted  bool   // it has a term
 }
 
 // readLog reads the newest file of a log.
@@ -117,6 +121,14 @@ func readLog(dir string) (l logEnd, err error) {
 		switch rec.GetType() {
 		case wal.EntryType:
 			l.last = wal.MustUnmarshalEntry(rec.GetData()).GetIndex()
+		case wal.StateType:
+			l.voted = l.voted || wal.MustUnmarshalState(rec.GetData()).GetTerm() > 0
+		case wal.MetadataType:
+			meta := &etcdserverpb.Metadata{}
+			if err := proto.Unmarshal(rec.GetData(), meta); err != nil {
+				return l, err
+			}
+			l.member = meta.GetNodeID()
 		case wal.CrcType:
 			d.UpdateCRC(rec.GetCrc())
 		}

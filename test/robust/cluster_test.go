@@ -35,8 +35,9 @@ type cluster struct {
 	net       *network // where they are; on loopback without one
 	dir       string
 	flags     []string
-	endpoint  string // of etcd; empty = one server with a store of its own
-	disk      string // of the servers, if not dir
+	endpoint  string   // of etcd; empty = one server with a store of its own
+	disk      string   // of the servers, if not dir
+	peers     []string // members of the stores of the servers, if they are one cluster
 	addresses []string
 	servers   map[string]*process
 	cells     map[string]*process
@@ -137,6 +138,9 @@ func (c *cluster) startServer(name string) *process {
 		"--listen", c.addresses[i-1], "--new-cluster"}
 	if c.endpoint != "" {
 		args = append(args, "--etcd-endpoints", c.endpoint)
+	}
+	if len(c.peers) > 0 {
+		args = append(args, "--initial-cluster", strings.Join(c.peers, ","))
 	}
 	if c.net != nil {
 		args = append(args, "--insecure-listen")
