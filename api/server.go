@@ -47,6 +47,8 @@ type Config struct {
 	Zone func(name string) (*time.Location, error)
 	// Browser returns the addresses for browsers, with a new key; nil = there are none.
 	Browser func() Browser
+	// Members has the calls about the members of the embedded store; nil = there is none.
+	Members Members
 }
 
 // Browser is the way of a browser into a server.

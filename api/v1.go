@@ -107,6 +107,9 @@ func routes(c *calls) []route {
 		{"POST /v1/wait/end", call(c.EndWait, jsonBody)},
 		{"GET /v1/quarantine", call(c.ListQuarantine, nil)},
 		{"POST /v1/quarantine/release", call(c.ReleaseQuarantined, jsonBody)},
+		{"GET /v1/members", call(c.ListMembers, nil)},
+		{"POST /v1/members", call(c.AddMember, jsonBody)},
+		{"DELETE /v1/members/{name}", call(c.RemoveMember, nil)},
 		{"GET /v1/explain/{kind}/{name}", call(c.Explain, nil)},
 		{"POST /v1/stops/shorten", call(c.ShortenStop, jsonBody)},
 	}

@@ -23,7 +23,8 @@ func TestEveryWriterAnswers(t *testing.T) {
 			"x"}, "undrain": {"c1"}, "job pause": {"count"}, "job resume": {"d/count"},
 		"job retry": {"count"}, "job kill": {"count"}, "task resolve": {"d.lost", "--as", "failed"},
 		"task rerun":    {"d.once"},
-		"cells discard": {"c1", "--yes"},
+		"cells discard": {"c1", "--yes"}, "server members add": {"c=10.0.0.7:7490"},
+		"server members remove": {"b", "--yes"},
 	}
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	seen := 0

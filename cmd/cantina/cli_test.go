@@ -74,7 +74,7 @@ func newShell(t *testing.T) *shell {
 	t.Helper()
 	s := &shell{Fake: apitest.New(now), t: t, env: map[string]string{}, signals: make(chan os.Signal, 2)}
 	srv := api.New(api.Config{Now: now, Zone: time.LoadLocation, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Build: "test", NewID: newKey})
+		Build: "test", NewID: newKey, Members: s.Members()})
 	srv.Lead(s.Backend())
 	s.address = "unix:" + t.TempDir() + "/s.sock"
 	ln, err := guard.Listener{Address: s.address}.Open(t.Context())

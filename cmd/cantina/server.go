@@ -95,6 +95,8 @@ func serverVerb(c *cli) *cobra.Command {
 	p.BoolVar(&f.print, "print-timeouts", false, "print all timeouts and their constraints, and exit")
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
 		"file descriptor that receives the addresses, one per line, once the API answers")
+	cmd.Annotations = map[string]string{runs: "true"}
+	cmd.AddCommand(membersVerb(c))
 	return cmd
 }
 

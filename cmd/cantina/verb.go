@@ -9,8 +9,12 @@ import (
 	"cantina/internal/text"
 )
 
-// reads marks verbs that print data: they have -o and an example.
-const reads = "reads"
+// reads marks verbs that print data: they have -o and an example. runs marks a verb that runs a process, and
+// has verbs below it.
+const (
+	reads = "reads"
+	runs  = "runs"
+)
 
 // hintFor is the end of an error about an unknown verb.
 func hintFor(cmd *cobra.Command, name string) string {

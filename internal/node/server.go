@@ -70,6 +70,7 @@ type Server struct {
 	addresses []string
 	api       *api.Server
 	cells     *link.Directory
+	client    *tls.Config // for calls of other servers
 
 	mu     sync.Mutex
 	term   *leader.Term
@@ -108,10 +109,14 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, dir: f, keys: guard.NewKeys(cfg.Clock.Boot),
+	s := &Server{cfg: cfg, log: cfg.Log, dir: f, keys: guard.NewKeys(cfg.Clock.Boot), client: client,
 		cells: link.NewDirectory(link.Security{TLS: client, Token: cfg.Token})}
-	s.api = api.New(api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone,
-		Browser: s.browser})
+	conf := api.Config{Log: cfg.Log, Build: cfg.Build, NewID: leader.NewID, Now: cfg.Clock.Wall, Zone: cfg.Zone,
+		Browser: s.browser}
+	if len(cfg.Endpoints) == 0 {
+		conf.Members = storeMembers{s}
+	}
+	s.api = api.New(conf)
 	if cfg.Metrics != nil {
 		s.cells.OnWait(cfg.Metrics.CallWaited)
 		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}

@@ -128,7 +128,7 @@ func (c *cluster) freeAddress() string {
 	return net.JoinHostPort(host, port)
 }
 
-func (c *cluster) startServer(name string) *process {
+func (c *cluster) startServer(name string, more ...string) *process {
 	c.t.Helper()
 	var i int
 	if _, err := fmt.Sscanf(name, "s%d", &i); err != nil {
@@ -145,7 +145,7 @@ func (c *cluster) startServer(name string) *process {
 	if c.net != nil {
 		args = append(args, "--insecure-listen")
 	}
-	p := launch(c.t, name, nil, append(args, c.flags...)...)
+	p := launch(c.t, name, nil, append(append(args, c.flags...), more...)...)
 	c.servers[name] = p
 	return p
 }

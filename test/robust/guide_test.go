@@ -117,6 +117,7 @@ func (g *guide) free(addresses ...string) {
 
 // TestThreeServersGuide runs each command of the section for operators, with mutual TLS.
 func TestThreeServersGuide(t *testing.T) {
+	t.Parallel()
 	const page = "../../docs/operate.md"
 	g := &guide{t: t, dir: tempDir(t), env: map[string][]string{}, running: map[string]*process{}}
 	g.free("127.0.0.5:7480", "127.0.0.6:7480", "127.0.0.7:7480", "127.0.0.5:7490", "127.0.0.6:7490", "127.0.0.7:7490",

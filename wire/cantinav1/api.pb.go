@@ -9118,6 +9118,425 @@ func (*ReleaseQuarantinedResponse) Descriptor() ([]byte, []int) {
 	return file_cantina_v1_api_proto_rawDescGZIP(), []int{125}
 }
 
+// A member of the embedded store.
+type StoreMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of its server.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id   string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Address for traffic of members, host:port.
+	Peer string `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Addresses of its server.
+	Addresses []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// It gets all entries and does not vote yet.
+	Learner bool `protobuf:"varint,5,opt,name=learner,proto3" json:"learner,omitempty"`
+	// Its server is the leader.
+	Leader bool `protobuf:"varint,6,opt,name=leader,proto3" json:"leader,omitempty"`
+	// It orders the entries of the store.
+	Elected bool `protobuf:"varint,7,opt,name=elected,proto3" json:"elected,omitempty"`
+	// It answers the server that lists the members.
+	Reachable bool `protobuf:"varint,8,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	// Its server has answered: the fields below are known.
+	Reported bool `protobuf:"varint,9,opt,name=reported,proto3" json:"reported,omitempty"`
+	// Size of the database file, and the used part of it, in bytes.
+	Size int64 `protobuf:"varint,10,opt,name=size,proto3" json:"size,omitempty"`
+	Used int64 `protobuf:"varint,11,opt,name=used,proto3" json:"used,omitempty"`
+	// Entries that it has applied, and how many it lacks.
+	Applied       uint64 `protobuf:"varint,12,opt,name=applied,proto3" json:"applied,omitempty"`
+	Behind        uint64 `protobuf:"varint,13,opt,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreMember) Reset() {
+	*x = StoreMember{}
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreMember) ProtoMessage() {}
+
+func (x *StoreMember) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreMember.ProtoReflect.Descriptor instead.
+func (*StoreMember) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *StoreMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoreMember) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StoreMember) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *StoreMember) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *StoreMember) GetLearner() bool {
+	if x != nil {
+		return x.Learner
+	}
+	return false
+}
+
+func (x *StoreMember) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+func (x *StoreMember) GetElected() bool {
+	if x != nil {
+		return x.Elected
+	}
+	return false
+}
+
+func (x *StoreMember) GetReachable() bool {
+	if x != nil {
+		return x.Reachable
+	}
+	return false
+}
+
+func (x *StoreMember) GetReported() bool {
+	if x != nil {
+		return x.Reported
+	}
+	return false
+}
+
+func (x *StoreMember) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StoreMember) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *StoreMember) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *StoreMember) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+type ListMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only the member of the server that answers.
+	Own           bool `protobuf:"varint,1,opt,name=own,proto3" json:"own,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *ListMembersRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+type ListMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*StoreMember         `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *ListMembersResponse) GetMembers() []*StoreMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type AddMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Address for traffic of members, host:port.
+	Peer          string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberRequest) Reset() {
+	*x = AddMemberRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberRequest) ProtoMessage() {}
+
+func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
+func (*AddMemberRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+}
+
+func (x *AddMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+type AddMemberResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All members, NAME=HOST:PORT: the list for the first start of the new one.
+	InitialCluster []string `protobuf:"bytes,1,rep,name=initial_cluster,json=initialCluster,proto3" json:"initial_cluster,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *AddMemberResponse) Reset() {
+	*x = AddMemberResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberResponse) ProtoMessage() {}
+
+func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
+func (*AddMemberResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+}
+
+func (x *AddMemberResponse) GetInitialCluster() []string {
+	if x != nil {
+		return x.InitialCluster
+	}
+	return nil
+}
+
+type RemoveMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name or id.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+}
+
+func (x *RemoveMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
+}
+
 // The subject of a call of Explain.
 type Subject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -9134,7 +9553,7 @@ type Subject struct {
 
 func (x *Subject) Reset() {
 	*x = Subject{}
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9146,7 +9565,7 @@ func (x *Subject) String() string {
 func (*Subject) ProtoMessage() {}
 
 func (x *Subject) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[126]
+	mi := &file_cantina_v1_api_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9159,7 +9578,7 @@ func (x *Subject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subject.ProtoReflect.Descriptor instead.
 func (*Subject) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{126}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Subject) GetKind() string {
@@ -9208,7 +9627,7 @@ type ShortenStopRequest struct {
 
 func (x *ShortenStopRequest) Reset() {
 	*x = ShortenStopRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9220,7 +9639,7 @@ func (x *ShortenStopRequest) String() string {
 func (*ShortenStopRequest) ProtoMessage() {}
 
 func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[127]
+	mi := &file_cantina_v1_api_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9233,7 +9652,7 @@ func (x *ShortenStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopRequest.ProtoReflect.Descriptor instead.
 func (*ShortenStopRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{127}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ShortenStopRequest) GetSubject() *Subject {
@@ -9264,7 +9683,7 @@ type ShortenStopResponse struct {
 
 func (x *ShortenStopResponse) Reset() {
 	*x = ShortenStopResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9276,7 +9695,7 @@ func (x *ShortenStopResponse) String() string {
 func (*ShortenStopResponse) ProtoMessage() {}
 
 func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[128]
+	mi := &file_cantina_v1_api_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9289,7 +9708,7 @@ func (x *ShortenStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShortenStopResponse.ProtoReflect.Descriptor instead.
 func (*ShortenStopResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{128}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ShortenStopResponse) GetEnding() int32 {
@@ -9322,7 +9741,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9334,7 +9753,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[129]
+	mi := &file_cantina_v1_api_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9347,7 +9766,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{129}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ExplainRequest) GetSubject() *Subject {
@@ -9376,7 +9795,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9388,7 +9807,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[130]
+	mi := &file_cantina_v1_api_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9401,7 +9820,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{130}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ExplainResponse) GetSubject() *Subject {
@@ -9478,7 +9897,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9490,7 +9909,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[131]
+	mi := &file_cantina_v1_api_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9503,7 +9922,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{131}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Reason) GetCode() string {
@@ -9587,7 +10006,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9599,7 +10018,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[132]
+	mi := &file_cantina_v1_api_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9612,7 +10031,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{132}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *StreamEventsRequest) GetSince() string {
@@ -9663,7 +10082,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9675,7 +10094,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[133]
+	mi := &file_cantina_v1_api_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9688,7 +10107,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{133}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -9737,7 +10156,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9749,7 +10168,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[134]
+	mi := &file_cantina_v1_api_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9762,7 +10181,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{134}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Event) GetRevision() int64 {
@@ -9881,7 +10300,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9893,7 +10312,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[135]
+	mi := &file_cantina_v1_api_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9906,7 +10325,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{135}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Gap) GetAfter() string {
@@ -9952,7 +10371,7 @@ type OutputQuery struct {
 
 func (x *OutputQuery) Reset() {
 	*x = OutputQuery{}
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9964,7 +10383,7 @@ func (x *OutputQuery) String() string {
 func (*OutputQuery) ProtoMessage() {}
 
 func (x *OutputQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[136]
+	mi := &file_cantina_v1_api_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9977,7 +10396,7 @@ func (x *OutputQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputQuery.ProtoReflect.Descriptor instead.
 func (*OutputQuery) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{136}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *OutputQuery) GetDomain() string {
@@ -10106,7 +10525,7 @@ type OutputLine struct {
 
 func (x *OutputLine) Reset() {
 	*x = OutputLine{}
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10118,7 +10537,7 @@ func (x *OutputLine) String() string {
 func (*OutputLine) ProtoMessage() {}
 
 func (x *OutputLine) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[137]
+	mi := &file_cantina_v1_api_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10131,7 +10550,7 @@ func (x *OutputLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLine.ProtoReflect.Descriptor instead.
 func (*OutputLine) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{137}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *OutputLine) GetTime() *timestamppb.Timestamp {
@@ -10221,7 +10640,7 @@ type GetUsageRequest struct {
 
 func (x *GetUsageRequest) Reset() {
 	*x = GetUsageRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10233,7 +10652,7 @@ func (x *GetUsageRequest) String() string {
 func (*GetUsageRequest) ProtoMessage() {}
 
 func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[138]
+	mi := &file_cantina_v1_api_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10246,7 +10665,7 @@ func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{138}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *GetUsageRequest) GetDomain() string {
@@ -10297,7 +10716,7 @@ type GetUsageResponse struct {
 
 func (x *GetUsageResponse) Reset() {
 	*x = GetUsageResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10309,7 +10728,7 @@ func (x *GetUsageResponse) String() string {
 func (*GetUsageResponse) ProtoMessage() {}
 
 func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[139]
+	mi := &file_cantina_v1_api_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10322,7 +10741,7 @@ func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{139}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *GetUsageResponse) GetUsage() []*Usage {
@@ -10375,7 +10794,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10387,7 +10806,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[140]
+	mi := &file_cantina_v1_api_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10400,7 +10819,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{140}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Usage) GetKind() string {
@@ -10513,7 +10932,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10525,7 +10944,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[141]
+	mi := &file_cantina_v1_api_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10538,7 +10957,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{141}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ReadOutputRequest) GetQuery() *OutputQuery {
@@ -10578,7 +10997,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10590,7 +11009,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[142]
+	mi := &file_cantina_v1_api_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10603,7 +11022,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{142}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ReadOutputResponse) GetLines() []*OutputLine {
@@ -10660,7 +11079,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[143]
+	mi := &file_cantina_v1_api_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10672,7 +11091,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[143]
+	mi := &file_cantina_v1_api_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10685,7 +11104,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{143}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *FollowOutputRequest) GetQuery() *OutputQuery {
@@ -10723,7 +11142,7 @@ type FollowOutputResponse struct {
 
 func (x *FollowOutputResponse) Reset() {
 	*x = FollowOutputResponse{}
-	mi := &file_cantina_v1_api_proto_msgTypes[144]
+	mi := &file_cantina_v1_api_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10735,7 +11154,7 @@ func (x *FollowOutputResponse) String() string {
 func (*FollowOutputResponse) ProtoMessage() {}
 
 func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[144]
+	mi := &file_cantina_v1_api_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10748,7 +11167,7 @@ func (x *FollowOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputResponse.ProtoReflect.Descriptor instead.
 func (*FollowOutputResponse) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{144}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *FollowOutputResponse) GetLines() []*OutputLine {
@@ -10799,7 +11218,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cantina_v1_api_proto_msgTypes[145]
+	mi := &file_cantina_v1_api_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10811,7 +11230,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[145]
+	mi := &file_cantina_v1_api_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10824,7 +11243,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{145}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ExecRequest) GetKind() isExecRequest_Kind {
@@ -10880,7 +11299,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cantina_v1_api_proto_msgTypes[146]
+	mi := &file_cantina_v1_api_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10892,7 +11311,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_api_proto_msgTypes[146]
+	mi := &file_cantina_v1_api_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10905,7 +11324,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_api_proto_rawDescGZIP(), []int{146}
+	return file_cantina_v1_api_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ExecStart) GetSubject() *Subject {
@@ -11687,7 +12106,34 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
 	"\arestore\x18\x02 \x01(\bR\arestore\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x1c\n" +
-	"\x1aReleaseQuarantinedResponse\"s\n" +
+	"\x1aReleaseQuarantinedResponse\"\xc3\x02\n" +
+	"\vStoreMember\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\x12\x18\n" +
+	"\alearner\x18\x05 \x01(\bR\alearner\x12\x16\n" +
+	"\x06leader\x18\x06 \x01(\bR\x06leader\x12\x18\n" +
+	"\aelected\x18\a \x01(\bR\aelected\x12\x1c\n" +
+	"\treachable\x18\b \x01(\bR\treachable\x12\x1a\n" +
+	"\breported\x18\t \x01(\bR\breported\x12\x12\n" +
+	"\x04size\x18\n" +
+	" \x01(\x03R\x04size\x12\x12\n" +
+	"\x04used\x18\v \x01(\x03R\x04used\x12\x18\n" +
+	"\aapplied\x18\f \x01(\x04R\aapplied\x12\x16\n" +
+	"\x06behind\x18\r \x01(\x04R\x06behind\"&\n" +
+	"\x12ListMembersRequest\x12\x10\n" +
+	"\x03own\x18\x01 \x01(\bR\x03own\"H\n" +
+	"\x13ListMembersResponse\x121\n" +
+	"\amembers\x18\x01 \x03(\v2\x17.cantina.v1.StoreMemberR\amembers\":\n" +
+	"\x10AddMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04peer\x18\x02 \x01(\tR\x04peer\"<\n" +
+	"\x11AddMemberResponse\x12'\n" +
+	"\x0finitial_cluster\x18\x01 \x03(\tR\x0einitialCluster\")\n" +
+	"\x13RemoveMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
+	"\x14RemoveMemberResponse\"s\n" +
 	"\aSubject\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
@@ -11844,7 +12290,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04kind\"d\n" +
 	"\tExecStart\x12-\n" +
 	"\asubject\x18\x01 \x01(\v2\x13.cantina.v1.SubjectR\asubject\x12(\n" +
-	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xdd\x1f\n" +
+	"\x04work\x18\x02 \x01(\v2\x14.cantina.v1.ExecWorkR\x04work2\xca!\n" +
 	"\x0eCantinaService\x129\n" +
 	"\x04Plan\x12\x17.cantina.v1.PlanRequest\x1a\x18.cantina.v1.PlanResponse\x12<\n" +
 	"\x05Apply\x12\x18.cantina.v1.ApplyRequest\x1a\x19.cantina.v1.ApplyResponse\x12Q\n" +
@@ -11897,7 +12343,10 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x10CreateBrowserKey\x12#.cantina.v1.CreateBrowserKeyRequest\x1a$.cantina.v1.CreateBrowserKeyResponse\x12B\n" +
 	"\aEndWait\x12\x1a.cantina.v1.EndWaitRequest\x1a\x1b.cantina.v1.EndWaitResponse\x12W\n" +
 	"\x0eListQuarantine\x12!.cantina.v1.ListQuarantineRequest\x1a\".cantina.v1.ListQuarantineResponse\x12c\n" +
-	"\x12ReleaseQuarantined\x12%.cantina.v1.ReleaseQuarantinedRequest\x1a&.cantina.v1.ReleaseQuarantinedResponse\x12B\n" +
+	"\x12ReleaseQuarantined\x12%.cantina.v1.ReleaseQuarantinedRequest\x1a&.cantina.v1.ReleaseQuarantinedResponse\x12N\n" +
+	"\vListMembers\x12\x1e.cantina.v1.ListMembersRequest\x1a\x1f.cantina.v1.ListMembersResponse\x12H\n" +
+	"\tAddMember\x12\x1c.cantina.v1.AddMemberRequest\x1a\x1d.cantina.v1.AddMemberResponse\x12Q\n" +
+	"\fRemoveMember\x12\x1f.cantina.v1.RemoveMemberRequest\x1a .cantina.v1.RemoveMemberResponse\x12B\n" +
 	"\aExplain\x12\x1a.cantina.v1.ExplainRequest\x1a\x1b.cantina.v1.ExplainResponse\x12N\n" +
 	"\vShortenStop\x12\x1e.cantina.v1.ShortenStopRequest\x1a\x1f.cantina.v1.ShortenStopResponse\x12S\n" +
 	"\fStreamEvents\x12\x1f.cantina.v1.StreamEventsRequest\x1a .cantina.v1.StreamEventsResponse0\x01\x12K\n" +
@@ -11918,7 +12367,7 @@ func file_cantina_v1_api_proto_rawDescGZIP() []byte {
 	return file_cantina_v1_api_proto_rawDescData
 }
 
-var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 161)
+var file_cantina_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 168)
 var file_cantina_v1_api_proto_goTypes = []any{
 	(*ErrorDetail)(nil),                // 0: cantina.v1.ErrorDetail
 	(*Problem)(nil),                    // 1: cantina.v1.Problem
@@ -12046,57 +12495,64 @@ var file_cantina_v1_api_proto_goTypes = []any{
 	(*ListQuarantineResponse)(nil),     // 123: cantina.v1.ListQuarantineResponse
 	(*ReleaseQuarantinedRequest)(nil),  // 124: cantina.v1.ReleaseQuarantinedRequest
 	(*ReleaseQuarantinedResponse)(nil), // 125: cantina.v1.ReleaseQuarantinedResponse
-	(*Subject)(nil),                    // 126: cantina.v1.Subject
-	(*ShortenStopRequest)(nil),         // 127: cantina.v1.ShortenStopRequest
-	(*ShortenStopResponse)(nil),        // 128: cantina.v1.ShortenStopResponse
-	(*ExplainRequest)(nil),             // 129: cantina.v1.ExplainRequest
-	(*ExplainResponse)(nil),            // 130: cantina.v1.ExplainResponse
-	(*Reason)(nil),                     // 131: cantina.v1.Reason
-	(*StreamEventsRequest)(nil),        // 132: cantina.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),       // 133: cantina.v1.StreamEventsResponse
-	(*Event)(nil),                      // 134: cantina.v1.Event
-	(*Gap)(nil),                        // 135: cantina.v1.Gap
-	(*OutputQuery)(nil),                // 136: cantina.v1.OutputQuery
-	(*OutputLine)(nil),                 // 137: cantina.v1.OutputLine
-	(*GetUsageRequest)(nil),            // 138: cantina.v1.GetUsageRequest
-	(*GetUsageResponse)(nil),           // 139: cantina.v1.GetUsageResponse
-	(*Usage)(nil),                      // 140: cantina.v1.Usage
-	(*ReadOutputRequest)(nil),          // 141: cantina.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),         // 142: cantina.v1.ReadOutputResponse
-	(*FollowOutputRequest)(nil),        // 143: cantina.v1.FollowOutputRequest
-	(*FollowOutputResponse)(nil),       // 144: cantina.v1.FollowOutputResponse
-	(*ExecRequest)(nil),                // 145: cantina.v1.ExecRequest
-	(*ExecStart)(nil),                  // 146: cantina.v1.ExecStart
-	nil,                                // 147: cantina.v1.Service.LabelsEntry
-	nil,                                // 148: cantina.v1.ServiceVersion.RoutesEntry
-	nil,                                // 149: cantina.v1.Task.LabelsEntry
-	nil,                                // 150: cantina.v1.TaskDefinition.LabelsEntry
-	nil,                                // 151: cantina.v1.Job.LabelsEntry
-	nil,                                // 152: cantina.v1.JobDefinition.ResourcesEntry
-	nil,                                // 153: cantina.v1.LevelResources.TakeEntry
-	nil,                                // 154: cantina.v1.LevelResources.LimitEntry
-	nil,                                // 155: cantina.v1.LevelResources.WeightEntry
-	nil,                                // 156: cantina.v1.Schedule.LabelsEntry
-	nil,                                // 157: cantina.v1.Cell.CapacityEntry
-	nil,                                // 158: cantina.v1.Cell.FreeEntry
-	nil,                                // 159: cantina.v1.Cell.LabelsEntry
-	nil,                                // 160: cantina.v1.Status.CountsEntry
-	(*Term)(nil),                       // 161: cantina.v1.Term
-	(*timestamppb.Timestamp)(nil),      // 162: google.protobuf.Timestamp
-	(*Workload)(nil),                   // 163: cantina.v1.Workload
-	(*Mapping)(nil),                    // 164: cantina.v1.Mapping
-	(*structpb.Value)(nil),             // 165: google.protobuf.Value
-	(*durationpb.Duration)(nil),        // 166: google.protobuf.Duration
-	(*structpb.Struct)(nil),            // 167: google.protobuf.Struct
-	(*LogGap)(nil),                     // 168: cantina.v1.LogGap
-	(*LogLines)(nil),                   // 169: cantina.v1.LogLines
-	(*ExecInput)(nil),                  // 170: cantina.v1.ExecInput
-	(*ExecWork)(nil),                   // 171: cantina.v1.ExecWork
-	(*ExecResponse)(nil),               // 172: cantina.v1.ExecResponse
+	(*StoreMember)(nil),                // 126: cantina.v1.StoreMember
+	(*ListMembersRequest)(nil),         // 127: cantina.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),        // 128: cantina.v1.ListMembersResponse
+	(*AddMemberRequest)(nil),           // 129: cantina.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),          // 130: cantina.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),        // 131: cantina.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),       // 132: cantina.v1.RemoveMemberResponse
+	(*Subject)(nil),                    // 133: cantina.v1.Subject
+	(*ShortenStopRequest)(nil),         // 134: cantina.v1.ShortenStopRequest
+	(*ShortenStopResponse)(nil),        // 135: cantina.v1.ShortenStopResponse
+	(*ExplainRequest)(nil),             // 136: cantina.v1.ExplainRequest
+	(*ExplainResponse)(nil),            // 137: cantina.v1.ExplainResponse
+	(*Reason)(nil),                     // 138: cantina.v1.Reason
+	(*StreamEventsRequest)(nil),        // 139: cantina.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),       // 140: cantina.v1.StreamEventsResponse
+	(*Event)(nil),                      // 141: cantina.v1.Event
+	(*Gap)(nil),                        // 142: cantina.v1.Gap
+	(*OutputQuery)(nil),                // 143: cantina.v1.OutputQuery
+	(*OutputLine)(nil),                 // 144: cantina.v1.OutputLine
+	(*GetUsageRequest)(nil),            // 145: cantina.v1.GetUsageRequest
+	(*GetUsageResponse)(nil),           // 146: cantina.v1.GetUsageResponse
+	(*Usage)(nil),                      // 147: cantina.v1.Usage
+	(*ReadOutputRequest)(nil),          // 148: cantina.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),         // 149: cantina.v1.ReadOutputResponse
+	(*FollowOutputRequest)(nil),        // 150: cantina.v1.FollowOutputRequest
+	(*FollowOutputResponse)(nil),       // 151: cantina.v1.FollowOutputResponse
+	(*ExecRequest)(nil),                // 152: cantina.v1.ExecRequest
+	(*ExecStart)(nil),                  // 153: cantina.v1.ExecStart
+	nil,                                // 154: cantina.v1.Service.LabelsEntry
+	nil,                                // 155: cantina.v1.ServiceVersion.RoutesEntry
+	nil,                                // 156: cantina.v1.Task.LabelsEntry
+	nil,                                // 157: cantina.v1.TaskDefinition.LabelsEntry
+	nil,                                // 158: cantina.v1.Job.LabelsEntry
+	nil,                                // 159: cantina.v1.JobDefinition.ResourcesEntry
+	nil,                                // 160: cantina.v1.LevelResources.TakeEntry
+	nil,                                // 161: cantina.v1.LevelResources.LimitEntry
+	nil,                                // 162: cantina.v1.LevelResources.WeightEntry
+	nil,                                // 163: cantina.v1.Schedule.LabelsEntry
+	nil,                                // 164: cantina.v1.Cell.CapacityEntry
+	nil,                                // 165: cantina.v1.Cell.FreeEntry
+	nil,                                // 166: cantina.v1.Cell.LabelsEntry
+	nil,                                // 167: cantina.v1.Status.CountsEntry
+	(*Term)(nil),                       // 168: cantina.v1.Term
+	(*timestamppb.Timestamp)(nil),      // 169: google.protobuf.Timestamp
+	(*Workload)(nil),                   // 170: cantina.v1.Workload
+	(*Mapping)(nil),                    // 171: cantina.v1.Mapping
+	(*structpb.Value)(nil),             // 172: google.protobuf.Value
+	(*durationpb.Duration)(nil),        // 173: google.protobuf.Duration
+	(*structpb.Struct)(nil),            // 174: google.protobuf.Struct
+	(*LogGap)(nil),                     // 175: cantina.v1.LogGap
+	(*LogLines)(nil),                   // 176: cantina.v1.LogLines
+	(*ExecInput)(nil),                  // 177: cantina.v1.ExecInput
+	(*ExecWork)(nil),                   // 178: cantina.v1.ExecWork
+	(*ExecResponse)(nil),               // 179: cantina.v1.ExecResponse
 }
 var file_cantina_v1_api_proto_depIdxs = []int32{
 	1,   // 0: cantina.v1.ErrorDetail.problems:type_name -> cantina.v1.Problem
-	161, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
+	168, // 1: cantina.v1.ErrorDetail.term:type_name -> cantina.v1.Term
 	6,   // 2: cantina.v1.SpecFile.env_files:type_name -> cantina.v1.EnvFile
 	5,   // 3: cantina.v1.PlanRequest.files:type_name -> cantina.v1.SpecFile
 	11,  // 4: cantina.v1.PlanResponse.domains:type_name -> cantina.v1.DomainChange
@@ -12105,19 +12561,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	11,  // 7: cantina.v1.ApplyResponse.domains:type_name -> cantina.v1.DomainChange
 	12,  // 8: cantina.v1.DomainChange.changes:type_name -> cantina.v1.Change
 	13,  // 9: cantina.v1.Change.fields:type_name -> cantina.v1.FieldChange
-	162, // 10: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
+	169, // 10: cantina.v1.Service.applied:type_name -> google.protobuf.Timestamp
 	15,  // 11: cantina.v1.Service.versions:type_name -> cantina.v1.ServiceVersion
-	147, // 12: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
-	163, // 13: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
-	148, // 14: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
+	154, // 12: cantina.v1.Service.labels:type_name -> cantina.v1.Service.LabelsEntry
+	170, // 13: cantina.v1.ServiceVersion.workload:type_name -> cantina.v1.Workload
+	155, // 14: cantina.v1.ServiceVersion.routes:type_name -> cantina.v1.ServiceVersion.RoutesEntry
 	3,   // 15: cantina.v1.ListServicesRequest.page:type_name -> cantina.v1.Page
 	14,  // 16: cantina.v1.ListServicesResponse.services:type_name -> cantina.v1.Service
 	4,   // 17: cantina.v1.ListServicesResponse.listing:type_name -> cantina.v1.Listing
 	14,  // 18: cantina.v1.GetServiceResponse.service:type_name -> cantina.v1.Service
-	164, // 19: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
-	162, // 20: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
-	162, // 21: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
-	162, // 22: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
+	171, // 19: cantina.v1.Instance.ports:type_name -> cantina.v1.Mapping
+	169, // 20: cantina.v1.Instance.since:type_name -> google.protobuf.Timestamp
+	169, // 21: cantina.v1.Instance.stop_by:type_name -> google.protobuf.Timestamp
+	169, // 22: cantina.v1.Instance.last_crash_time:type_name -> google.protobuf.Timestamp
 	3,   // 23: cantina.v1.ListInstancesRequest.page:type_name -> cantina.v1.Page
 	20,  // 24: cantina.v1.ListInstancesResponse.instances:type_name -> cantina.v1.Instance
 	4,   // 25: cantina.v1.ListInstancesResponse.listing:type_name -> cantina.v1.Listing
@@ -12126,15 +12582,15 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 28: cantina.v1.RemoveServiceRequest.write:type_name -> cantina.v1.Write
 	14,  // 29: cantina.v1.RemoveServiceResponse.service:type_name -> cantina.v1.Service
 	2,   // 30: cantina.v1.RestartServiceRequest.write:type_name -> cantina.v1.Write
-	165, // 31: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
-	162, // 32: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
-	162, // 33: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
-	162, // 34: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	172, // 31: cantina.v1.Task.result_json:type_name -> google.protobuf.Value
+	169, // 32: cantina.v1.Task.created:type_name -> google.protobuf.Timestamp
+	169, // 33: cantina.v1.Task.started:type_name -> google.protobuf.Timestamp
+	169, // 34: cantina.v1.Task.ended:type_name -> google.protobuf.Timestamp
 	30,  // 35: cantina.v1.Task.definition:type_name -> cantina.v1.TaskDefinition
-	149, // 36: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
-	163, // 37: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
-	150, // 38: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
-	166, // 39: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
+	156, // 36: cantina.v1.Task.labels:type_name -> cantina.v1.Task.LabelsEntry
+	170, // 37: cantina.v1.TaskDefinition.workload:type_name -> cantina.v1.Workload
+	157, // 38: cantina.v1.TaskDefinition.labels:type_name -> cantina.v1.TaskDefinition.LabelsEntry
+	173, // 39: cantina.v1.TaskDefinition.pending_timeout:type_name -> google.protobuf.Duration
 	3,   // 40: cantina.v1.ListTasksRequest.page:type_name -> cantina.v1.Page
 	29,  // 41: cantina.v1.ListTasksResponse.tasks:type_name -> cantina.v1.Task
 	4,   // 42: cantina.v1.ListTasksResponse.listing:type_name -> cantina.v1.Listing
@@ -12150,19 +12606,19 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 52: cantina.v1.RerunTaskRequest.write:type_name -> cantina.v1.Write
 	29,  // 53: cantina.v1.RerunTaskResponse.task:type_name -> cantina.v1.Task
 	48,  // 54: cantina.v1.Job.counts:type_name -> cantina.v1.Counts
-	162, // 55: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
-	162, // 56: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	169, // 55: cantina.v1.Job.created:type_name -> google.protobuf.Timestamp
+	169, // 56: cantina.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	46,  // 57: cantina.v1.Job.definition:type_name -> cantina.v1.JobDefinition
-	151, // 58: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
-	163, // 59: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
-	152, // 60: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
-	153, // 61: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
-	154, // 62: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
-	155, // 63: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
-	162, // 64: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
-	162, // 65: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
-	167, // 66: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
-	162, // 67: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
+	158, // 58: cantina.v1.Job.labels:type_name -> cantina.v1.Job.LabelsEntry
+	170, // 59: cantina.v1.JobDefinition.workload:type_name -> cantina.v1.Workload
+	159, // 60: cantina.v1.JobDefinition.resources:type_name -> cantina.v1.JobDefinition.ResourcesEntry
+	160, // 61: cantina.v1.LevelResources.take:type_name -> cantina.v1.LevelResources.TakeEntry
+	161, // 62: cantina.v1.LevelResources.limit:type_name -> cantina.v1.LevelResources.LimitEntry
+	162, // 63: cantina.v1.LevelResources.weight:type_name -> cantina.v1.LevelResources.WeightEntry
+	169, // 64: cantina.v1.JobNode.time:type_name -> google.protobuf.Timestamp
+	169, // 65: cantina.v1.JobNode.next:type_name -> google.protobuf.Timestamp
+	174, // 66: cantina.v1.JobNode.data:type_name -> google.protobuf.Struct
+	169, // 67: cantina.v1.JobNode.since:type_name -> google.protobuf.Timestamp
 	3,   // 68: cantina.v1.ListJobsRequest.page:type_name -> cantina.v1.Page
 	45,  // 69: cantina.v1.ListJobsResponse.jobs:type_name -> cantina.v1.Job
 	4,   // 70: cantina.v1.ListJobsResponse.listing:type_name -> cantina.v1.Listing
@@ -12180,56 +12636,56 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	45,  // 82: cantina.v1.PauseJobResponse.job:type_name -> cantina.v1.Job
 	2,   // 83: cantina.v1.RetryJobRequest.write:type_name -> cantina.v1.Write
 	2,   // 84: cantina.v1.KillJobRequest.write:type_name -> cantina.v1.Write
-	166, // 85: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
-	166, // 86: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
-	162, // 87: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	162, // 88: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
-	162, // 89: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
+	173, // 85: cantina.v1.Schedule.misfire_deadline:type_name -> google.protobuf.Duration
+	173, // 86: cantina.v1.Schedule.jitter:type_name -> google.protobuf.Duration
+	169, // 87: cantina.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	169, // 88: cantina.v1.Schedule.last:type_name -> google.protobuf.Timestamp
+	169, // 89: cantina.v1.Schedule.cursor:type_name -> google.protobuf.Timestamp
 	71,  // 90: cantina.v1.Schedule.pending:type_name -> cantina.v1.ScheduleFiring
-	162, // 91: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
-	162, // 92: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
+	169, // 91: cantina.v1.Schedule.created:type_name -> google.protobuf.Timestamp
+	169, // 92: cantina.v1.Schedule.edited:type_name -> google.protobuf.Timestamp
 	72,  // 93: cantina.v1.Schedule.history:type_name -> cantina.v1.ScheduleEntry
 	73,  // 94: cantina.v1.Schedule.upcoming:type_name -> cantina.v1.ScheduleTime
 	70,  // 95: cantina.v1.Schedule.signal:type_name -> cantina.v1.ScheduleSignal
-	156, // 96: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
-	162, // 97: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
-	162, // 98: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
-	162, // 99: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
-	162, // 100: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
-	162, // 101: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
+	163, // 96: cantina.v1.Schedule.labels:type_name -> cantina.v1.Schedule.LabelsEntry
+	169, // 97: cantina.v1.ScheduleFiring.at:type_name -> google.protobuf.Timestamp
+	169, // 98: cantina.v1.ScheduleEntry.at:type_name -> google.protobuf.Timestamp
+	169, // 99: cantina.v1.ScheduleEntry.until:type_name -> google.protobuf.Timestamp
+	169, // 100: cantina.v1.ScheduleEntry.decided:type_name -> google.protobuf.Timestamp
+	169, // 101: cantina.v1.ScheduleTime.at:type_name -> google.protobuf.Timestamp
 	3,   // 102: cantina.v1.ListSchedulesRequest.page:type_name -> cantina.v1.Page
 	69,  // 103: cantina.v1.ListSchedulesResponse.schedules:type_name -> cantina.v1.Schedule
 	4,   // 104: cantina.v1.ListSchedulesResponse.listing:type_name -> cantina.v1.Listing
 	69,  // 105: cantina.v1.GetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	162, // 106: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
+	169, // 106: cantina.v1.Missed.at:type_name -> google.protobuf.Timestamp
 	78,  // 107: cantina.v1.ListMissedResponse.missed:type_name -> cantina.v1.Missed
 	2,   // 108: cantina.v1.PauseScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 109: cantina.v1.PauseScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	162, // 110: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
+	169, // 110: cantina.v1.RunScheduleRequest.at:type_name -> google.protobuf.Timestamp
 	2,   // 111: cantina.v1.RunScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 112: cantina.v1.RunScheduleResponse.schedule:type_name -> cantina.v1.Schedule
-	162, // 113: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	162, // 114: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	169, // 113: cantina.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	169, // 114: cantina.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	2,   // 115: cantina.v1.BackfillScheduleRequest.write:type_name -> cantina.v1.Write
 	69,  // 116: cantina.v1.BackfillScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 117: cantina.v1.ResetScheduleRequest.write:type_name -> cantina.v1.Write
-	162, // 118: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
+	169, // 118: cantina.v1.ResetScheduleResponse.cursor:type_name -> google.protobuf.Timestamp
 	69,  // 119: cantina.v1.ResetScheduleResponse.schedule:type_name -> cantina.v1.Schedule
 	2,   // 120: cantina.v1.RemoveScheduleRequest.write:type_name -> cantina.v1.Write
-	162, // 121: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	166, // 122: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
-	157, // 123: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
-	158, // 124: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
-	159, // 125: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
+	169, // 121: cantina.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	173, // 122: cantina.v1.Cell.dead_in:type_name -> google.protobuf.Duration
+	164, // 123: cantina.v1.Cell.capacity:type_name -> cantina.v1.Cell.CapacityEntry
+	165, // 124: cantina.v1.Cell.free:type_name -> cantina.v1.Cell.FreeEntry
+	166, // 125: cantina.v1.Cell.labels:type_name -> cantina.v1.Cell.LabelsEntry
 	92,  // 126: cantina.v1.Cell.drain:type_name -> cantina.v1.Drain
-	162, // 127: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
-	162, // 128: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
-	162, // 129: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
+	169, // 127: cantina.v1.Drain.since:type_name -> google.protobuf.Timestamp
+	169, // 128: cantina.v1.Drain.until:type_name -> google.protobuf.Timestamp
+	169, // 129: cantina.v1.Drain.ended:type_name -> google.protobuf.Timestamp
 	3,   // 130: cantina.v1.ListCellsRequest.page:type_name -> cantina.v1.Page
 	91,  // 131: cantina.v1.ListCellsResponse.cells:type_name -> cantina.v1.Cell
 	4,   // 132: cantina.v1.ListCellsResponse.listing:type_name -> cantina.v1.Listing
 	91,  // 133: cantina.v1.GetCellResponse.cell:type_name -> cantina.v1.Cell
-	166, // 134: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
+	173, // 134: cantina.v1.DrainCellRequest.deadline:type_name -> google.protobuf.Duration
 	2,   // 135: cantina.v1.DrainCellRequest.write:type_name -> cantina.v1.Write
 	91,  // 136: cantina.v1.DrainCellResponse.cell:type_name -> cantina.v1.Cell
 	2,   // 137: cantina.v1.UndrainCellRequest.write:type_name -> cantina.v1.Write
@@ -12241,166 +12697,173 @@ var file_cantina_v1_api_proto_depIdxs = []int32{
 	2,   // 143: cantina.v1.DiscardUnknownRequest.write:type_name -> cantina.v1.Write
 	2,   // 144: cantina.v1.ForgetCellRequest.write:type_name -> cantina.v1.Write
 	113, // 145: cantina.v1.GetStatusResponse.status:type_name -> cantina.v1.Status
-	162, // 146: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
-	166, // 147: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
+	169, // 146: cantina.v1.Status.since:type_name -> google.protobuf.Timestamp
+	173, // 147: cantina.v1.Status.longest:type_name -> google.protobuf.Duration
 	115, // 148: cantina.v1.Status.held:type_name -> cantina.v1.Held
-	160, // 149: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
+	167, // 149: cantina.v1.Status.counts:type_name -> cantina.v1.Status.CountsEntry
 	116, // 150: cantina.v1.Status.domains:type_name -> cantina.v1.Domain
 	114, // 151: cantina.v1.Status.rollouts:type_name -> cantina.v1.Rollout
-	162, // 152: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
-	166, // 153: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
-	162, // 154: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
+	169, // 152: cantina.v1.Rollout.progress:type_name -> google.protobuf.Timestamp
+	173, // 153: cantina.v1.Held.longest:type_name -> google.protobuf.Duration
+	169, // 154: cantina.v1.Domain.expires:type_name -> google.protobuf.Timestamp
 	2,   // 155: cantina.v1.EndWaitRequest.write:type_name -> cantina.v1.Write
 	3,   // 156: cantina.v1.ListQuarantineRequest.page:type_name -> cantina.v1.Page
 	121, // 157: cantina.v1.ListQuarantineResponse.rows:type_name -> cantina.v1.Quarantined
 	4,   // 158: cantina.v1.ListQuarantineResponse.listing:type_name -> cantina.v1.Listing
 	2,   // 159: cantina.v1.ReleaseQuarantinedRequest.write:type_name -> cantina.v1.Write
-	126, // 160: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
-	166, // 161: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
-	126, // 162: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
-	126, // 163: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
-	131, // 164: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
-	134, // 165: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
-	137, // 166: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
-	162, // 167: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
-	166, // 168: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
-	134, // 169: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
-	135, // 170: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
-	162, // 171: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
-	14,  // 172: cantina.v1.Event.service:type_name -> cantina.v1.Service
-	20,  // 173: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
-	29,  // 174: cantina.v1.Event.task:type_name -> cantina.v1.Task
-	45,  // 175: cantina.v1.Event.job:type_name -> cantina.v1.Job
-	49,  // 176: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
-	91,  // 177: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
-	69,  // 178: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
-	162, // 179: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
-	162, // 180: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
-	162, // 181: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
-	168, // 182: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
-	166, // 183: cantina.v1.GetUsageRequest.window:type_name -> google.protobuf.Duration
-	140, // 184: cantina.v1.GetUsageResponse.usage:type_name -> cantina.v1.Usage
-	136, // 185: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	3,   // 186: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
-	137, // 187: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	169, // 188: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
-	136, // 189: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
-	137, // 190: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
-	169, // 191: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
-	146, // 192: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
-	170, // 193: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
-	126, // 194: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
-	171, // 195: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
-	47,  // 196: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
-	7,   // 197: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
-	9,   // 198: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
-	16,  // 199: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
-	18,  // 200: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
-	21,  // 201: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
-	23,  // 202: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
-	25,  // 203: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
-	27,  // 204: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
-	31,  // 205: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
-	33,  // 206: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
-	35,  // 207: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
-	37,  // 208: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
-	39,  // 209: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
-	41,  // 210: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
-	43,  // 211: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
-	50,  // 212: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
-	52,  // 213: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
-	54,  // 214: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
-	56,  // 215: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
-	59,  // 216: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
-	61,  // 217: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
-	63,  // 218: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
-	65,  // 219: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
-	67,  // 220: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
-	74,  // 221: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
-	76,  // 222: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
-	79,  // 223: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
-	81,  // 224: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
-	83,  // 225: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
-	85,  // 226: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
-	87,  // 227: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
-	89,  // 228: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
-	93,  // 229: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
-	95,  // 230: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
-	109, // 231: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
-	105, // 232: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
-	107, // 233: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
-	97,  // 234: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
-	99,  // 235: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
-	101, // 236: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
-	138, // 237: cantina.v1.CantinaService.GetUsage:input_type -> cantina.v1.GetUsageRequest
-	111, // 238: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
-	117, // 239: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
-	119, // 240: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
-	122, // 241: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
-	124, // 242: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
-	129, // 243: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
-	127, // 244: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
-	132, // 245: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
-	141, // 246: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
-	143, // 247: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
-	145, // 248: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
-	8,   // 249: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
-	10,  // 250: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
-	17,  // 251: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
-	19,  // 252: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
-	22,  // 253: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
-	24,  // 254: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
-	26,  // 255: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
-	28,  // 256: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
-	32,  // 257: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
-	34,  // 258: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
-	36,  // 259: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
-	38,  // 260: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
-	40,  // 261: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
-	42,  // 262: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
-	44,  // 263: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
-	51,  // 264: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
-	53,  // 265: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
-	55,  // 266: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
-	57,  // 267: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
-	60,  // 268: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
-	62,  // 269: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
-	64,  // 270: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
-	66,  // 271: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
-	68,  // 272: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
-	75,  // 273: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
-	77,  // 274: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
-	80,  // 275: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
-	82,  // 276: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
-	84,  // 277: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
-	86,  // 278: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
-	88,  // 279: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
-	90,  // 280: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
-	94,  // 281: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
-	96,  // 282: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
-	110, // 283: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
-	106, // 284: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
-	108, // 285: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
-	98,  // 286: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
-	100, // 287: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
-	102, // 288: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
-	139, // 289: cantina.v1.CantinaService.GetUsage:output_type -> cantina.v1.GetUsageResponse
-	112, // 290: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
-	118, // 291: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
-	120, // 292: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
-	123, // 293: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
-	125, // 294: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
-	130, // 295: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
-	128, // 296: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
-	133, // 297: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
-	142, // 298: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
-	144, // 299: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
-	172, // 300: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
-	249, // [249:301] is the sub-list for method output_type
-	197, // [197:249] is the sub-list for method input_type
-	197, // [197:197] is the sub-list for extension type_name
-	197, // [197:197] is the sub-list for extension extendee
-	0,   // [0:197] is the sub-list for field type_name
+	126, // 160: cantina.v1.ListMembersResponse.members:type_name -> cantina.v1.StoreMember
+	133, // 161: cantina.v1.ShortenStopRequest.subject:type_name -> cantina.v1.Subject
+	173, // 162: cantina.v1.ShortenStopRequest.grace:type_name -> google.protobuf.Duration
+	133, // 163: cantina.v1.ExplainRequest.subject:type_name -> cantina.v1.Subject
+	133, // 164: cantina.v1.ExplainResponse.subject:type_name -> cantina.v1.Subject
+	138, // 165: cantina.v1.ExplainResponse.reasons:type_name -> cantina.v1.Reason
+	141, // 166: cantina.v1.ExplainResponse.events:type_name -> cantina.v1.Event
+	144, // 167: cantina.v1.ExplainResponse.lines:type_name -> cantina.v1.OutputLine
+	169, // 168: cantina.v1.ExplainResponse.events_since:type_name -> google.protobuf.Timestamp
+	173, // 169: cantina.v1.Reason.longest:type_name -> google.protobuf.Duration
+	141, // 170: cantina.v1.StreamEventsResponse.event:type_name -> cantina.v1.Event
+	142, // 171: cantina.v1.StreamEventsResponse.gap:type_name -> cantina.v1.Gap
+	169, // 172: cantina.v1.Event.time:type_name -> google.protobuf.Timestamp
+	14,  // 173: cantina.v1.Event.service:type_name -> cantina.v1.Service
+	20,  // 174: cantina.v1.Event.instance:type_name -> cantina.v1.Instance
+	29,  // 175: cantina.v1.Event.task:type_name -> cantina.v1.Task
+	45,  // 176: cantina.v1.Event.job:type_name -> cantina.v1.Job
+	49,  // 177: cantina.v1.Event.node:type_name -> cantina.v1.JobNode
+	91,  // 178: cantina.v1.Event.cell:type_name -> cantina.v1.Cell
+	69,  // 179: cantina.v1.Event.schedule:type_name -> cantina.v1.Schedule
+	169, // 180: cantina.v1.OutputQuery.since:type_name -> google.protobuf.Timestamp
+	169, // 181: cantina.v1.OutputQuery.until:type_name -> google.protobuf.Timestamp
+	169, // 182: cantina.v1.OutputLine.time:type_name -> google.protobuf.Timestamp
+	175, // 183: cantina.v1.OutputLine.gap:type_name -> cantina.v1.LogGap
+	173, // 184: cantina.v1.GetUsageRequest.window:type_name -> google.protobuf.Duration
+	147, // 185: cantina.v1.GetUsageResponse.usage:type_name -> cantina.v1.Usage
+	143, // 186: cantina.v1.ReadOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	3,   // 187: cantina.v1.ReadOutputRequest.page:type_name -> cantina.v1.Page
+	144, // 188: cantina.v1.ReadOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	176, // 189: cantina.v1.ReadOutputResponse.packed:type_name -> cantina.v1.LogLines
+	143, // 190: cantina.v1.FollowOutputRequest.query:type_name -> cantina.v1.OutputQuery
+	144, // 191: cantina.v1.FollowOutputResponse.lines:type_name -> cantina.v1.OutputLine
+	176, // 192: cantina.v1.FollowOutputResponse.packed:type_name -> cantina.v1.LogLines
+	153, // 193: cantina.v1.ExecRequest.start:type_name -> cantina.v1.ExecStart
+	177, // 194: cantina.v1.ExecRequest.input:type_name -> cantina.v1.ExecInput
+	133, // 195: cantina.v1.ExecStart.subject:type_name -> cantina.v1.Subject
+	178, // 196: cantina.v1.ExecStart.work:type_name -> cantina.v1.ExecWork
+	47,  // 197: cantina.v1.JobDefinition.ResourcesEntry.value:type_name -> cantina.v1.LevelResources
+	7,   // 198: cantina.v1.CantinaService.Plan:input_type -> cantina.v1.PlanRequest
+	9,   // 199: cantina.v1.CantinaService.Apply:input_type -> cantina.v1.ApplyRequest
+	16,  // 200: cantina.v1.CantinaService.ListServices:input_type -> cantina.v1.ListServicesRequest
+	18,  // 201: cantina.v1.CantinaService.GetService:input_type -> cantina.v1.GetServiceRequest
+	21,  // 202: cantina.v1.CantinaService.ListInstances:input_type -> cantina.v1.ListInstancesRequest
+	23,  // 203: cantina.v1.CantinaService.ScaleService:input_type -> cantina.v1.ScaleServiceRequest
+	25,  // 204: cantina.v1.CantinaService.RemoveService:input_type -> cantina.v1.RemoveServiceRequest
+	27,  // 205: cantina.v1.CantinaService.RestartService:input_type -> cantina.v1.RestartServiceRequest
+	31,  // 206: cantina.v1.CantinaService.ListTasks:input_type -> cantina.v1.ListTasksRequest
+	33,  // 207: cantina.v1.CantinaService.GetTask:input_type -> cantina.v1.GetTaskRequest
+	35,  // 208: cantina.v1.CantinaService.RunTask:input_type -> cantina.v1.RunTaskRequest
+	37,  // 209: cantina.v1.CantinaService.CancelTask:input_type -> cantina.v1.CancelOneTaskRequest
+	39,  // 210: cantina.v1.CantinaService.DeleteTask:input_type -> cantina.v1.DeleteTaskRequest
+	41,  // 211: cantina.v1.CantinaService.ResolveTask:input_type -> cantina.v1.ResolveTaskRequest
+	43,  // 212: cantina.v1.CantinaService.RerunTask:input_type -> cantina.v1.RerunTaskRequest
+	50,  // 213: cantina.v1.CantinaService.ListJobs:input_type -> cantina.v1.ListJobsRequest
+	52,  // 214: cantina.v1.CantinaService.GetJob:input_type -> cantina.v1.GetJobRequest
+	54,  // 215: cantina.v1.CantinaService.ListNodes:input_type -> cantina.v1.ListNodesRequest
+	56,  // 216: cantina.v1.CantinaService.ListGroups:input_type -> cantina.v1.ListGroupsRequest
+	59,  // 217: cantina.v1.CantinaService.ListResults:input_type -> cantina.v1.ListResultsRequest
+	61,  // 218: cantina.v1.CantinaService.RemoveJob:input_type -> cantina.v1.RemoveJobRequest
+	63,  // 219: cantina.v1.CantinaService.PauseJob:input_type -> cantina.v1.PauseJobRequest
+	65,  // 220: cantina.v1.CantinaService.RetryJob:input_type -> cantina.v1.RetryJobRequest
+	67,  // 221: cantina.v1.CantinaService.KillJob:input_type -> cantina.v1.KillJobRequest
+	74,  // 222: cantina.v1.CantinaService.ListSchedules:input_type -> cantina.v1.ListSchedulesRequest
+	76,  // 223: cantina.v1.CantinaService.GetSchedule:input_type -> cantina.v1.GetScheduleRequest
+	79,  // 224: cantina.v1.CantinaService.ListMissed:input_type -> cantina.v1.ListMissedRequest
+	81,  // 225: cantina.v1.CantinaService.PauseSchedule:input_type -> cantina.v1.PauseScheduleRequest
+	83,  // 226: cantina.v1.CantinaService.RunSchedule:input_type -> cantina.v1.RunScheduleRequest
+	85,  // 227: cantina.v1.CantinaService.BackfillSchedule:input_type -> cantina.v1.BackfillScheduleRequest
+	87,  // 228: cantina.v1.CantinaService.ResetSchedule:input_type -> cantina.v1.ResetScheduleRequest
+	89,  // 229: cantina.v1.CantinaService.RemoveSchedule:input_type -> cantina.v1.RemoveScheduleRequest
+	93,  // 230: cantina.v1.CantinaService.ListCells:input_type -> cantina.v1.ListCellsRequest
+	95,  // 231: cantina.v1.CantinaService.GetCell:input_type -> cantina.v1.GetCellRequest
+	109, // 232: cantina.v1.CantinaService.ForgetCell:input_type -> cantina.v1.ForgetCellRequest
+	105, // 233: cantina.v1.CantinaService.AdoptCell:input_type -> cantina.v1.AdoptCellRequest
+	107, // 234: cantina.v1.CantinaService.DiscardUnknown:input_type -> cantina.v1.DiscardUnknownRequest
+	97,  // 235: cantina.v1.CantinaService.DrainCell:input_type -> cantina.v1.DrainCellRequest
+	99,  // 236: cantina.v1.CantinaService.UndrainCell:input_type -> cantina.v1.UndrainCellRequest
+	101, // 237: cantina.v1.CantinaService.Rebalance:input_type -> cantina.v1.RebalanceRequest
+	145, // 238: cantina.v1.CantinaService.GetUsage:input_type -> cantina.v1.GetUsageRequest
+	111, // 239: cantina.v1.CantinaService.GetStatus:input_type -> cantina.v1.GetStatusRequest
+	117, // 240: cantina.v1.CantinaService.CreateBrowserKey:input_type -> cantina.v1.CreateBrowserKeyRequest
+	119, // 241: cantina.v1.CantinaService.EndWait:input_type -> cantina.v1.EndWaitRequest
+	122, // 242: cantina.v1.CantinaService.ListQuarantine:input_type -> cantina.v1.ListQuarantineRequest
+	124, // 243: cantina.v1.CantinaService.ReleaseQuarantined:input_type -> cantina.v1.ReleaseQuarantinedRequest
+	127, // 244: cantina.v1.CantinaService.ListMembers:input_type -> cantina.v1.ListMembersRequest
+	129, // 245: cantina.v1.CantinaService.AddMember:input_type -> cantina.v1.AddMemberRequest
+	131, // 246: cantina.v1.CantinaService.RemoveMember:input_type -> cantina.v1.RemoveMemberRequest
+	136, // 247: cantina.v1.CantinaService.Explain:input_type -> cantina.v1.ExplainRequest
+	134, // 248: cantina.v1.CantinaService.ShortenStop:input_type -> cantina.v1.ShortenStopRequest
+	139, // 249: cantina.v1.CantinaService.StreamEvents:input_type -> cantina.v1.StreamEventsRequest
+	148, // 250: cantina.v1.CantinaService.ReadOutput:input_type -> cantina.v1.ReadOutputRequest
+	150, // 251: cantina.v1.CantinaService.FollowOutput:input_type -> cantina.v1.FollowOutputRequest
+	152, // 252: cantina.v1.CantinaService.Exec:input_type -> cantina.v1.ExecRequest
+	8,   // 253: cantina.v1.CantinaService.Plan:output_type -> cantina.v1.PlanResponse
+	10,  // 254: cantina.v1.CantinaService.Apply:output_type -> cantina.v1.ApplyResponse
+	17,  // 255: cantina.v1.CantinaService.ListServices:output_type -> cantina.v1.ListServicesResponse
+	19,  // 256: cantina.v1.CantinaService.GetService:output_type -> cantina.v1.GetServiceResponse
+	22,  // 257: cantina.v1.CantinaService.ListInstances:output_type -> cantina.v1.ListInstancesResponse
+	24,  // 258: cantina.v1.CantinaService.ScaleService:output_type -> cantina.v1.ScaleServiceResponse
+	26,  // 259: cantina.v1.CantinaService.RemoveService:output_type -> cantina.v1.RemoveServiceResponse
+	28,  // 260: cantina.v1.CantinaService.RestartService:output_type -> cantina.v1.RestartServiceResponse
+	32,  // 261: cantina.v1.CantinaService.ListTasks:output_type -> cantina.v1.ListTasksResponse
+	34,  // 262: cantina.v1.CantinaService.GetTask:output_type -> cantina.v1.GetTaskResponse
+	36,  // 263: cantina.v1.CantinaService.RunTask:output_type -> cantina.v1.RunTaskResponse
+	38,  // 264: cantina.v1.CantinaService.CancelTask:output_type -> cantina.v1.CancelOneTaskResponse
+	40,  // 265: cantina.v1.CantinaService.DeleteTask:output_type -> cantina.v1.DeleteTaskResponse
+	42,  // 266: cantina.v1.CantinaService.ResolveTask:output_type -> cantina.v1.ResolveTaskResponse
+	44,  // 267: cantina.v1.CantinaService.RerunTask:output_type -> cantina.v1.RerunTaskResponse
+	51,  // 268: cantina.v1.CantinaService.ListJobs:output_type -> cantina.v1.ListJobsResponse
+	53,  // 269: cantina.v1.CantinaService.GetJob:output_type -> cantina.v1.GetJobResponse
+	55,  // 270: cantina.v1.CantinaService.ListNodes:output_type -> cantina.v1.ListNodesResponse
+	57,  // 271: cantina.v1.CantinaService.ListGroups:output_type -> cantina.v1.ListGroupsResponse
+	60,  // 272: cantina.v1.CantinaService.ListResults:output_type -> cantina.v1.ListResultsResponse
+	62,  // 273: cantina.v1.CantinaService.RemoveJob:output_type -> cantina.v1.RemoveJobResponse
+	64,  // 274: cantina.v1.CantinaService.PauseJob:output_type -> cantina.v1.PauseJobResponse
+	66,  // 275: cantina.v1.CantinaService.RetryJob:output_type -> cantina.v1.RetryJobResponse
+	68,  // 276: cantina.v1.CantinaService.KillJob:output_type -> cantina.v1.KillJobResponse
+	75,  // 277: cantina.v1.CantinaService.ListSchedules:output_type -> cantina.v1.ListSchedulesResponse
+	77,  // 278: cantina.v1.CantinaService.GetSchedule:output_type -> cantina.v1.GetScheduleResponse
+	80,  // 279: cantina.v1.CantinaService.ListMissed:output_type -> cantina.v1.ListMissedResponse
+	82,  // 280: cantina.v1.CantinaService.PauseSchedule:output_type -> cantina.v1.PauseScheduleResponse
+	84,  // 281: cantina.v1.CantinaService.RunSchedule:output_type -> cantina.v1.RunScheduleResponse
+	86,  // 282: cantina.v1.CantinaService.BackfillSchedule:output_type -> cantina.v1.BackfillScheduleResponse
+	88,  // 283: cantina.v1.CantinaService.ResetSchedule:output_type -> cantina.v1.ResetScheduleResponse
+	90,  // 284: cantina.v1.CantinaService.RemoveSchedule:output_type -> cantina.v1.RemoveScheduleResponse
+	94,  // 285: cantina.v1.CantinaService.ListCells:output_type -> cantina.v1.ListCellsResponse
+	96,  // 286: cantina.v1.CantinaService.GetCell:output_type -> cantina.v1.GetCellResponse
+	110, // 287: cantina.v1.CantinaService.ForgetCell:output_type -> cantina.v1.ForgetCellResponse
+	106, // 288: cantina.v1.CantinaService.AdoptCell:output_type -> cantina.v1.AdoptCellResponse
+	108, // 289: cantina.v1.CantinaService.DiscardUnknown:output_type -> cantina.v1.DiscardUnknownResponse
+	98,  // 290: cantina.v1.CantinaService.DrainCell:output_type -> cantina.v1.DrainCellResponse
+	100, // 291: cantina.v1.CantinaService.UndrainCell:output_type -> cantina.v1.UndrainCellResponse
+	102, // 292: cantina.v1.CantinaService.Rebalance:output_type -> cantina.v1.RebalanceResponse
+	146, // 293: cantina.v1.CantinaService.GetUsage:output_type -> cantina.v1.GetUsageResponse
+	112, // 294: cantina.v1.CantinaService.GetStatus:output_type -> cantina.v1.GetStatusResponse
+	118, // 295: cantina.v1.CantinaService.CreateBrowserKey:output_type -> cantina.v1.CreateBrowserKeyResponse
+	120, // 296: cantina.v1.CantinaService.EndWait:output_type -> cantina.v1.EndWaitResponse
+	123, // 297: cantina.v1.CantinaService.ListQuarantine:output_type -> cantina.v1.ListQuarantineResponse
+	125, // 298: cantina.v1.CantinaService.ReleaseQuarantined:output_type -> cantina.v1.ReleaseQuarantinedResponse
+	128, // 299: cantina.v1.CantinaService.ListMembers:output_type -> cantina.v1.ListMembersResponse
+	130, // 300: cantina.v1.CantinaService.AddMember:output_type -> cantina.v1.AddMemberResponse
+	132, // 301: cantina.v1.CantinaService.RemoveMember:output_type -> cantina.v1.RemoveMemberResponse
+	137, // 302: cantina.v1.CantinaService.Explain:output_type -> cantina.v1.ExplainResponse
+	135, // 303: cantina.v1.CantinaService.ShortenStop:output_type -> cantina.v1.ShortenStopResponse
+	140, // 304: cantina.v1.CantinaService.StreamEvents:output_type -> cantina.v1.StreamEventsResponse
+	149, // 305: cantina.v1.CantinaService.ReadOutput:output_type -> cantina.v1.ReadOutputResponse
+	151, // 306: cantina.v1.CantinaService.FollowOutput:output_type -> cantina.v1.FollowOutputResponse
+	179, // 307: cantina.v1.CantinaService.Exec:output_type -> cantina.v1.ExecResponse
+	253, // [253:308] is the sub-list for method output_type
+	198, // [198:253] is the sub-list for method input_type
+	198, // [198:198] is the sub-list for extension type_name
+	198, // [198:198] is the sub-list for extension extendee
+	0,   // [0:198] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_api_proto_init() }
@@ -12412,9 +12875,9 @@ func file_cantina_v1_api_proto_init() {
 	file_cantina_v1_fence_proto_init()
 	file_cantina_v1_log_proto_init()
 	file_cantina_v1_workload_proto_init()
-	file_cantina_v1_api_proto_msgTypes[136].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[140].OneofWrappers = []any{}
-	file_cantina_v1_api_proto_msgTypes[145].OneofWrappers = []any{
+	file_cantina_v1_api_proto_msgTypes[143].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[147].OneofWrappers = []any{}
+	file_cantina_v1_api_proto_msgTypes[152].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Input)(nil),
 	}
@@ -12424,7 +12887,7 @@ func file_cantina_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_api_proto_rawDesc), len(file_cantina_v1_api_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   161,
+			NumMessages:   168,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

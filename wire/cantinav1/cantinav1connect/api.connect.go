@@ -165,6 +165,15 @@ const (
 	// CantinaServiceReleaseQuarantinedProcedure is the fully-qualified name of the CantinaService's
 	// ReleaseQuarantined RPC.
 	CantinaServiceReleaseQuarantinedProcedure = "/cantina.v1.CantinaService/ReleaseQuarantined"
+	// CantinaServiceListMembersProcedure is the fully-qualified name of the CantinaService's
+	// ListMembers RPC.
+	CantinaServiceListMembersProcedure = "/cantina.v1.CantinaService/ListMembers"
+	// CantinaServiceAddMemberProcedure is the fully-qualified name of the CantinaService's AddMember
+	// RPC.
+	CantinaServiceAddMemberProcedure = "/cantina.v1.CantinaService/AddMember"
+	// CantinaServiceRemoveMemberProcedure is the fully-qualified name of the CantinaService's
+	// RemoveMember RPC.
+	CantinaServiceRemoveMemberProcedure = "/cantina.v1.CantinaService/RemoveMember"
 	// CantinaServiceExplainProcedure is the fully-qualified name of the CantinaService's Explain RPC.
 	CantinaServiceExplainProcedure = "/cantina.v1.CantinaService/Explain"
 	// CantinaServiceShortenStopProcedure is the fully-qualified name of the CantinaService's
@@ -236,6 +245,10 @@ type CantinaServiceClient interface {
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
+	// The members of the embedded store; any server that has one answers.
+	ListMembers(context.Context, *connect.Request[cantinav1.ListMembersRequest]) (*connect.Response[cantinav1.ListMembersResponse], error)
+	AddMember(context.Context, *connect.Request[cantinav1.AddMemberRequest]) (*connect.Response[cantinav1.AddMemberResponse], error)
+	RemoveMember(context.Context, *connect.Request[cantinav1.RemoveMemberRequest]) (*connect.Response[cantinav1.RemoveMemberResponse], error)
 	Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error)
 	// Has work that is being ended killed after a shorter grace.
 	ShortenStop(context.Context, *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error)
@@ -533,6 +546,24 @@ func NewCantinaServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(cantinaServiceMethods.ByName("ReleaseQuarantined")),
 			connect.WithClientOptions(opts...),
 		),
+		listMembers: connect.NewClient[cantinav1.ListMembersRequest, cantinav1.ListMembersResponse](
+			httpClient,
+			baseURL+CantinaServiceListMembersProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("ListMembers")),
+			connect.WithClientOptions(opts...),
+		),
+		addMember: connect.NewClient[cantinav1.AddMemberRequest, cantinav1.AddMemberResponse](
+			httpClient,
+			baseURL+CantinaServiceAddMemberProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("AddMember")),
+			connect.WithClientOptions(opts...),
+		),
+		removeMember: connect.NewClient[cantinav1.RemoveMemberRequest, cantinav1.RemoveMemberResponse](
+			httpClient,
+			baseURL+CantinaServiceRemoveMemberProcedure,
+			connect.WithSchema(cantinaServiceMethods.ByName("RemoveMember")),
+			connect.WithClientOptions(opts...),
+		),
 		explain: connect.NewClient[cantinav1.ExplainRequest, cantinav1.ExplainResponse](
 			httpClient,
 			baseURL+CantinaServiceExplainProcedure,
@@ -620,6 +651,9 @@ type cantinaServiceClient struct {
 	endWait            *connect.Client[cantinav1.EndWaitRequest, cantinav1.EndWaitResponse]
 	listQuarantine     *connect.Client[cantinav1.ListQuarantineRequest, cantinav1.ListQuarantineResponse]
 	releaseQuarantined *connect.Client[cantinav1.ReleaseQuarantinedRequest, cantinav1.ReleaseQuarantinedResponse]
+	listMembers        *connect.Client[cantinav1.ListMembersRequest, cantinav1.ListMembersResponse]
+	addMember          *connect.Client[cantinav1.AddMemberRequest, cantinav1.AddMemberResponse]
+	removeMember       *connect.Client[cantinav1.RemoveMemberRequest, cantinav1.RemoveMemberResponse]
 	explain            *connect.Client[cantinav1.ExplainRequest, cantinav1.ExplainResponse]
 	shortenStop        *connect.Client[cantinav1.ShortenStopRequest, cantinav1.ShortenStopResponse]
 	streamEvents       *connect.Client[cantinav1.StreamEventsRequest, cantinav1.StreamEventsResponse]
@@ -858,6 +892,21 @@ func (c *cantinaServiceClient) ReleaseQuarantined(ctx context.Context, req *conn
 	return c.releaseQuarantined.CallUnary(ctx, req)
 }
 
+// ListMembers calls cantina.v1.CantinaService.ListMembers.
+func (c *cantinaServiceClient) ListMembers(ctx context.Context, req *connect.Request[cantinav1.ListMembersRequest]) (*connect.Response[cantinav1.ListMembersResponse], error) {
+	return c.listMembers.CallUnary(ctx, req)
+}
+
+// AddMember calls cantina.v1.CantinaService.AddMember.
+func (c *cantinaServiceClient) AddMember(ctx context.Context, req *connect.Request[cantinav1.AddMemberRequest]) (*connect.Response[cantinav1.AddMemberResponse], error) {
+	return c.addMember.CallUnary(ctx, req)
+}
+
+// RemoveMember calls cantina.v1.CantinaService.RemoveMember.
+func (c *cantinaServiceClient) RemoveMember(ctx context.Context, req *connect.Request[cantinav1.RemoveMemberRequest]) (*connect.Response[cantinav1.RemoveMemberResponse], error) {
+	return c.removeMember.CallUnary(ctx, req)
+}
+
 // Explain calls cantina.v1.CantinaService.Explain.
 func (c *cantinaServiceClient) Explain(ctx context.Context, req *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error) {
 	return c.explain.CallUnary(ctx, req)
@@ -941,6 +990,10 @@ type CantinaServiceHandler interface {
 	EndWait(context.Context, *connect.Request[cantinav1.EndWaitRequest]) (*connect.Response[cantinav1.EndWaitResponse], error)
 	ListQuarantine(context.Context, *connect.Request[cantinav1.ListQuarantineRequest]) (*connect.Response[cantinav1.ListQuarantineResponse], error)
 	ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error)
+	// The members of the embedded store; any server that has one answers.
+	ListMembers(context.Context, *connect.Request[cantinav1.ListMembersRequest]) (*connect.Response[cantinav1.ListMembersResponse], error)
+	AddMember(context.Context, *connect.Request[cantinav1.AddMemberRequest]) (*connect.Response[cantinav1.AddMemberResponse], error)
+	RemoveMember(context.Context, *connect.Request[cantinav1.RemoveMemberRequest]) (*connect.Response[cantinav1.RemoveMemberResponse], error)
 	Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error)
 	// Has work that is being ended killed after a shorter grace.
 	ShortenStop(context.Context, *connect.Request[cantinav1.ShortenStopRequest]) (*connect.Response[cantinav1.ShortenStopResponse], error)
@@ -1234,6 +1287,24 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 		connect.WithSchema(cantinaServiceMethods.ByName("ReleaseQuarantined")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cantinaServiceListMembersHandler := connect.NewUnaryHandler(
+		CantinaServiceListMembersProcedure,
+		svc.ListMembers,
+		connect.WithSchema(cantinaServiceMethods.ByName("ListMembers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceAddMemberHandler := connect.NewUnaryHandler(
+		CantinaServiceAddMemberProcedure,
+		svc.AddMember,
+		connect.WithSchema(cantinaServiceMethods.ByName("AddMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cantinaServiceRemoveMemberHandler := connect.NewUnaryHandler(
+		CantinaServiceRemoveMemberProcedure,
+		svc.RemoveMember,
+		connect.WithSchema(cantinaServiceMethods.ByName("RemoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cantinaServiceExplainHandler := connect.NewUnaryHandler(
 		CantinaServiceExplainProcedure,
 		svc.Explain,
@@ -1364,6 +1435,12 @@ func NewCantinaServiceHandler(svc CantinaServiceHandler, opts ...connect.Handler
 			cantinaServiceListQuarantineHandler.ServeHTTP(w, r)
 		case CantinaServiceReleaseQuarantinedProcedure:
 			cantinaServiceReleaseQuarantinedHandler.ServeHTTP(w, r)
+		case CantinaServiceListMembersProcedure:
+			cantinaServiceListMembersHandler.ServeHTTP(w, r)
+		case CantinaServiceAddMemberProcedure:
+			cantinaServiceAddMemberHandler.ServeHTTP(w, r)
+		case CantinaServiceRemoveMemberProcedure:
+			cantinaServiceRemoveMemberHandler.ServeHTTP(w, r)
 		case CantinaServiceExplainProcedure:
 			cantinaServiceExplainHandler.ServeHTTP(w, r)
 		case CantinaServiceShortenStopProcedure:
@@ -1567,6 +1644,18 @@ func (UnimplementedCantinaServiceHandler) ListQuarantine(context.Context, *conne
 
 func (UnimplementedCantinaServiceHandler) ReleaseQuarantined(context.Context, *connect.Request[cantinav1.ReleaseQuarantinedRequest]) (*connect.Response[cantinav1.ReleaseQuarantinedResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ReleaseQuarantined is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) ListMembers(context.Context, *connect.Request[cantinav1.ListMembersRequest]) (*connect.Response[cantinav1.ListMembersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.ListMembers is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) AddMember(context.Context, *connect.Request[cantinav1.AddMemberRequest]) (*connect.Response[cantinav1.AddMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.AddMember is not implemented"))
+}
+
+func (UnimplementedCantinaServiceHandler) RemoveMember(context.Context, *connect.Request[cantinav1.RemoveMemberRequest]) (*connect.Response[cantinav1.RemoveMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cantina.v1.CantinaService.RemoveMember is not implemented"))
 }
 
 func (UnimplementedCantinaServiceHandler) Explain(context.Context, *connect.Request[cantinav1.ExplainRequest]) (*connect.Response[cantinav1.ExplainResponse], error) {
