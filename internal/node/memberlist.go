@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ func (m storeMembers) ListMembers(ctx context.Context, own bool) ([]api.StoreMem
 	m.s.mu.Unlock()
 	out := make([]api.StoreMember, 0, len(all))
 	for _, x := range all {
+		if m.s.cfg.Membership == nil { // it has no listener, and no name in a list
+			x.Name, x.Peer = m.s.cfg.Name, ""
+		}
 		row := api.StoreMember{Name: x.Name, ID: x.ID, Peer: x.Peer, Addresses: x.API, Learner: x.Learner,
 			Leader: x.Name == leader && leader != "", Elected: x.Elected, Reachable: x.Reachable}
 		if x.Self {
@@ -111,6 +115,9 @@ func (m storeMembers) AddMember(ctx context.Context, name, peer string) ([]strin
 		return nil, fault.As(err, fault.ErrInvalid)
 	}
 	list, err := e.AddMember(ctx, a)
+	if errors.Is(err, etcd.ErrMembership) {
+		err = fault.As(err, fault.ErrConflict)
+	}
 	if err != nil {
 		return nil, err
 	}
