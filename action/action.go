@@ -225,6 +225,7 @@ type Workload struct {
 
 	Env     []Variable
 	Secrets []SecretFile // variables with the contents of files of the cell; stronger than Env
+	Volumes []Volume     // files and directories of the cell's machine; with IsolationNamespaces or IsolationRootfs
 	User    string       // name or uid[:gid]; empty = the cell's own
 	// Resources are those that the container takes from its cell. memory_mb, cpu_milli and disk_mb
 	// are enforced as limits if present; containers is always 1.

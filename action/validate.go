@@ -64,6 +64,7 @@ func (w *Workload) Validate() error {
 	}
 	bad("env", CheckEnv(w.Env))
 	bad("secrets", CheckSecrets(w.Secrets, w.Env))
+	bad("volumes", w.CheckVolumes())
 	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
 		bad("labels", label.Check(name, w.Labels[name]))
 	}

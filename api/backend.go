@@ -7,6 +7,7 @@ import (
 	"cantina/batch"
 	"cantina/event"
 	"cantina/fence"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/resource"
@@ -130,6 +131,7 @@ type Cell struct {
 	Taints      []string
 	Tags        []string
 	Isolation   []string // isolation that the machine supports
+	Volumes     []string // directories below which volumes are allowed
 	Build       string
 	Drain       *Drain // nil when it is not drained
 	Gone        *Gone  // nil while a process has its name
@@ -178,7 +180,7 @@ type NewDrain struct {
 // Cells reads and changes cells.
 type Cells interface {
 	// ListCells lists cells by name, and behind them, when all is set, those that are gone.
-	ListCells(r plan.Range, all bool) (plan.Page[Cell], error)
+	ListCells(r plan.Range, labels label.Selector, all bool) (plan.Page[Cell], error)
 	// GetCell returns a cell, also one that is gone.
 	GetCell(name worker.CellName) (Cell, error)
 	// ForgetCell is an operator's audited declaration that a process is dead. A process that is gone

@@ -15,8 +15,12 @@ import (
 // ListCells lists cells by name, and those that are gone when all is set.
 func (c cellCalls) ListCells(_ context.Context, q *request[pb.ListCellsRequest]) (*response[pb.ListCellsResponse],
 	error) {
+	labels, err := selector(q.Msg.Selector)
+	if err != nil {
+		return nil, err
+	}
 	all, where, err := list(c.Server, q.Msg.Page, func(b *Backend, r plan.Range) (plan.Page[Cell], error) {
-		return b.Cells.ListCells(r, q.Msg.All)
+		return b.Cells.ListCells(r, labels, q.Msg.All)
 	}, cellMessage)
 	return answer(&pb.ListCellsResponse{Cells: all, Listing: where}, err)
 }

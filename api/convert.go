@@ -321,7 +321,8 @@ func cellMessage(c *Cell) *pb.Cell {
 		Unavailable: text.Clean(c.Unavailable), Draining: c.Draining, Capacity: amounts(c.Capacity), Free: amounts(c.Free),
 		Instances: int32(c.LRPs), Tasks: int32(c.Tasks), Batch: int32(c.Batch), Labels: text.CleanMap(c.Labels),
 		Taints: c.Taints, Tags: c.Tags,
-		Isolation: text.CleanAll(c.Isolation), Build: c.Build, Drain: drainMessage(c.Drain),
+		Isolation: text.CleanAll(c.Isolation), Volumes: text.CleanAll(c.Volumes), Build: c.Build,
+		Drain: drainMessage(c.Drain),
 	}
 	m.Cluster, m.Unknown = string(c.Cluster), text.CleanAll(c.Unknown)
 	if c.Cluster != "" {

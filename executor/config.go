@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"cantina/action"
 	"cantina/image"
 	"cantina/image/cache"
 	"cantina/internal/run"
@@ -37,6 +38,8 @@ type Config struct {
 	RebootCommand []string
 	// Secrets has a directory for each domain with the files of Workload.Secrets; empty = none.
 	Secrets string
+	// Volumes are the directories at which and below which work may have volumes; empty = none.
+	Volumes []action.VolumeDir
 	// User runs work without a user, in its workload or in its image; empty = the cell itself.
 	User string
 	// Ports are given to containers from FirstPort up to and including LastPort,

@@ -64,6 +64,7 @@ func newExecutor(cfg Config) *Executor {
 	e.backend = processGroups{}
 	e.probing = map[*container]bool{}
 	e.recovery.e, e.deadlines.e, e.freezer.e, e.prober.e, e.ports.e, e.disk.e, e.kinds.e = e, e, e, e, e, e, e
+	e.volumes.e = e
 	e.remains.e, e.remains.remove, e.remains.known = e, removal.Tree, map[string]error{}
 	e.kinds.withdrawn = map[string]string{}
 	e.ports.open(cfg.FirstPort, cfg.LastPort)
@@ -83,7 +84,7 @@ func (e *Executor) open() error {
 	if e.cfg.Dir, err = filepath.EvalSymlinks(e.cfg.Dir); err != nil {
 		return err
 	}
-	if err := e.checkUser(); err != nil {
+	if err := errors.Join(e.checkUser(), e.volumes.open()); err != nil {
 		return err
 	}
 	if e.lock, err = lockDir(e.cfg.Dir); err != nil {

@@ -225,6 +225,7 @@ func lines(t testing.TB, e *Executor, id string, stream logstore.Stream) []strin
 // script has the actions of a test cell.
 type script struct {
 	Dir      string
+	Volumes  []action.VolumeDir
 	Reaper   string
 	Mode     CgroupMode
 	Jobs     []job
@@ -251,7 +252,7 @@ func beCell(text string) int {
 	}
 	os.Unsetenv(cellScript)
 	cfg := testConfig(s.Dir)
-	cfg.Reaper, cfg.Cgroups = s.Reaper, s.Mode
+	cfg.Reaper, cfg.Cgroups, cfg.Volumes = s.Reaper, s.Mode, s.Volumes
 	if s.Stuck > 0 {
 		cfg.StuckAfter = s.Stuck
 	}

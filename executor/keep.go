@@ -95,7 +95,7 @@ func (c *container) shimSpec(r *action.Run) (*shim.Spec, error) {
 		}
 	}
 	if c.files.view != nil {
-		s.View = &shim.View{ContainerDir: c.files.dir, OwnNet: c.spec.Workload.OwnNet}
+		s.View = &shim.View{ContainerDir: c.files.dir, Binds: c.files.binds, OwnNet: c.spec.Workload.OwnNet}
 		if c.spec.Workload.Isolation == action.IsolationRootfs {
 			s.View.Root = c.files.isolateRoot()
 		}
@@ -506,7 +506,7 @@ func (ps *programs) keptProgram() *kept {
 func (fl *files) isolateRoot() *isolate.Root {
 	w := &fl.spec.Workload
 	r := &isolate.Root{Lower: fl.lower, Upper: fl.below("upper"), Work: fl.below("work"), Merged: fl.below("merged"),
-		ContainerDir: fl.below("directory"), Inside: rootDir, OwnNet: w.OwnNet}
+		ContainerDir: fl.below("directory"), Inside: rootDir, Binds: fl.binds, OwnNet: w.OwnNet}
 	if !w.OwnNet {
 		r.Hostnet = []string{"/etc/resolv.conf", "/etc/hosts"}
 	}

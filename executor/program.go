@@ -2,6 +2,7 @@ package executor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -16,6 +17,9 @@ import (
 
 func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	w := &c.spec.Workload
+	if c.files.view == nil && (w.Isolation == action.IsolationNamespaces || w.Isolation == action.IsolationRootfs) {
+		return nil, errNoView
+	}
 	who, err := c.files.identify(r)
 	if err != nil {
 		return nil, err
@@ -47,6 +51,10 @@ func (c *container) processSpec(r *action.Run) (*spawn.Spec, error) {
 	c.files.see(s, h)
 	return s, nil
 }
+
+// errNoView reports an adopted container whose view cannot be made again, for lack of its image or its volumes: no
+// program starts without its isolation.
+var errNoView = errors.New("the isolation of the adopted container cannot be made again")
 
 // see gives a process its view, from which its user gets to the container's directory.
 func (fl *files) see(s *spawn.Spec, h isolate.Hooks) {

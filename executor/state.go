@@ -39,6 +39,7 @@ type Executor struct {
 	cache      *cache.Cache
 	self       func() account // the cell's own user, by the machine's database
 	spaces     *isolate.Host  // nil without namespaces
+	volumes    volumes
 	out        *logstore.Store
 	hub        hub
 	null       *os.File
@@ -134,6 +135,7 @@ type files struct {
 	dir     string
 	pooled  *pooledDir     // the same, when directories gave it out
 	view    *isolate.View  // nil below IsolationNamespaces
+	binds   []isolate.Bind // of the volumes
 	lower   []string       // directories of the image, the topmost first
 	release func()         // releases the image
 	image   image.Settings // the image's settings
@@ -195,6 +197,12 @@ type kept struct {
 	ended    *shim.Ended    // nil: not ended, or lost
 	lost     bool
 	detached bool
+}
+
+// volumes are the directories below which volumes are allowed.
+type volumes struct {
+	e    *Executor
+	dirs []volumeDir
 }
 
 // kinds are the kinds of isolation that fail, and why.

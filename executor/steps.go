@@ -226,6 +226,8 @@ func (h *stepHost) Place(name string) (step.Place, error) {
 	switch level := c.spec.Workload.Isolation; {
 	case err == nil && filepath.IsLocal(rel):
 		p.Path = rel
+	case level == action.IsolationRootfs && inVolume(c.spec.Workload.Volumes, name):
+		return p, fmt.Errorf("%s is in a volume: %w", name, ErrOutside)
 	case level == action.IsolationRootfs:
 		p.Root, p.Path = c.files.below("upper"), name
 	case level == action.IsolationNamespaces:

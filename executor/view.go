@@ -14,8 +14,11 @@ import (
 )
 
 // makeView prepares the container's view.
-func (c *container) makeView() error {
+func (c *container) makeView() (err error) {
 	w := &c.spec.Workload
+	if c.files.binds, err = c.e.volumes.binds(w); err != nil {
+		return err
+	}
 	if w.Isolation != action.IsolationNamespaces && w.Isolation != action.IsolationRootfs {
 		return nil
 	}
@@ -24,7 +27,7 @@ func (c *container) makeView() error {
 	}
 	shared := !c.single()
 	if w.Isolation == action.IsolationNamespaces {
-		c.files.view = isolate.Namespaces(c.e.spaces, c.files.dir, w.OwnNet, shared)
+		c.files.view = isolate.Namespaces(c.e.spaces, c.files.dir, c.files.binds, w.OwnNet, shared)
 		return nil
 	}
 	if err := c.openImage(); err != nil {

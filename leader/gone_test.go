@@ -268,7 +268,7 @@ func TestALongListOfLostCellsIsBounded(t *testing.T) {
 		tm.joins(t, "zz", "living")
 		var names []string
 		for r := (plan.Range{Limit: 7}); ; {
-			l, err := v.ListCells(r, true)
+			l, err := v.ListCells(r, nil, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +282,7 @@ func TestALongListOfLostCellsIsBounded(t *testing.T) {
 		if len(names) != 51 || names[0] != "zz" || names[1] != "c03" || names[50] != "c52" {
 			t.Errorf("%d: %v", len(names), names)
 		}
-		if l, err := v.ListCells(plan.Range{Limit: 9}, false); err != nil || len(l.Items) != 1 || l.Next != "" {
+		if l, err := v.ListCells(plan.Range{Limit: 9}, nil, false); err != nil || len(l.Items) != 1 || l.Next != "" {
 			t.Errorf("the living: %+v, %v", l, err)
 		}
 		s, _ := v.Status()

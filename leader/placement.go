@@ -86,7 +86,8 @@ func TaskItem(guid string) string { return "task/" + guid }
 func Suits(d *lrp.Desired) placement.Constraint {
 	c := placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
 		Conditions: labelConditions(d.Conditions), Spread: d.Spread, Apart: d.Apart(),
-		Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+		Ports: d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds(),
+		Volumes: d.Workload.HostPaths()}
 	for _, name := range slices.Sorted(maps.Keys(d.MaxPer)) {
 		c.Limits = append(c.Limits, placement.Limit{Label: name, Most: d.MaxPer[name]})
 	}
@@ -97,7 +98,8 @@ func Suits(d *lrp.Desired) placement.Constraint {
 func taskSuits(d *task.Definition) placement.Constraint {
 	return placement.Constraint{Stack: d.Stack, Tags: d.PlacementTags, Labels: d.Labels, Tolerates: d.Tolerations,
 		Conditions: labelConditions(d.Conditions),
-		Ports:      d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds()}
+		Ports:      d.Workload.FixedPorts(), OpenFiles: d.Workload.MostOpenFiles(), Isolation: d.Workload.Kinds(),
+		Volumes: d.Workload.HostPaths()}
 }
 
 // labelConditions parses the conditions of a definition. They were validated at apply: there is no error.

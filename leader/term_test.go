@@ -312,7 +312,7 @@ func TestCallsOfAnotherClusterAreRefused(t *testing.T) {
 		if _, err := tm.Rows(t.Context(), from, cell.RowsQuery{}); !errors.Is(err, cell.ErrProc) {
 			t.Errorf("a process that is not known: %v", err)
 		}
-		l, err := v.ListCells(plan.Range{Limit: 9}, false)
+		l, err := v.ListCells(plan.Range{Limit: 9}, nil, false)
 		if err != nil || len(l.Items) != 1 || l.Items[0].Cluster != "other" || l.Items[0].Address != "10.0.0.7:1" {
 			t.Fatalf("%+v, %v", l.Items, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"cantina/api"
+	"cantina/label"
 	"cantina/placement"
 	"cantina/plan"
 	"cantina/resource"
@@ -21,7 +22,7 @@ func (v cellView) cellNow(s *worker.SessionView, free resource.Amounts) api.Cell
 		Reported: s.Reported, Eligible: s.Eligible, DeadIn: s.Expiry, Draining: st.Draining, Capacity: st.Capacity,
 		Free: free, Batch: s.Work, Labels: st.Labels, Taints: st.Taints,
 		Tags:      slices.Concat(st.RequiredTags, st.OptionalTags),
-		Isolation: st.Isolation, Build: st.Build, Unavailable: st.State.Unavailable}
+		Isolation: st.Isolation, Volumes: st.Volumes, Build: st.Build, Unavailable: st.State.Unavailable}
 	if s.Unavailable {
 		c.Unavailable = s.Reason
 	}
@@ -76,7 +77,7 @@ func cursorOf(c *api.Cell) string {
 }
 
 // ListCells implements api.Cells.
-func (v cellView) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
+func (v cellView) ListCells(r plan.Range, labels label.Selector, all bool) (plan.Page[api.Cell], error) {
 	if err := v.fresh(); err != nil {
 		return plan.Page[api.Cell]{}, err
 	}
@@ -88,7 +89,9 @@ func (v cellView) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error)
 			out.Next = cursorOf(&out.Items[len(out.Items)-1])
 			return false
 		default:
-			out.Items = append(out.Items, describe())
+			if c := describe(); labels.Selects(c.Labels) {
+				out.Items = append(out.Items, c)
+			}
 		}
 		return true
 	}

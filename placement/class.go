@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"cantina/action"
 )
 
 // class is the set of cells that no constraint can distinguish: same zone, stacks, tags, labels,
-// taints and open files. Capacity is not part of it.
+// taints, volumes and open files. Capacity is not part of it.
 type class struct {
 	key   string
 	attrs State // of any member; only the attributes that make the class
@@ -29,7 +31,7 @@ type class struct {
 func classKey(s *State) string {
 	var b strings.Builder
 	b.WriteString(strconv.Quote(s.Zone))
-	for _, list := range [][]string{s.Stacks, s.RequiredTags, s.OptionalTags, s.Taints} {
+	for _, list := range [][]string{s.Stacks, s.RequiredTags, s.OptionalTags, s.Taints, s.Volumes} {
 		b.WriteByte('|')
 		writeList(&b, list)
 	}
@@ -93,10 +95,27 @@ func compatible(s *State, c *Constraint) (Cause, string, bool) {
 			return CauseIsolation, fmt.Sprintf("isolation %s is unavailable: %s", kind, why), false
 		}
 	}
+	for _, path := range c.Volumes {
+		if !action.VolumeAllowed(s.Volumes, path) {
+			return CauseVolumes, fmt.Sprintf("volume %s needed, the cell allows %s", path, allowed(s.Volumes)), false
+		}
+	}
 	if s.OpenFiles > 0 && c.OpenFiles > s.OpenFiles {
 		return CauseOpenFiles, fmt.Sprintf("open_files %d needed, the cell allows %d", c.OpenFiles, s.OpenFiles), false
 	}
 	return 0, "", true
+}
+
+// allowed lists the directories that a cell allows.
+func allowed(dirs []string) string {
+	const most = 3
+	switch {
+	case len(dirs) == 0:
+		return "none"
+	case len(dirs) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(dirs[:most], ", "), len(dirs)-most)
+	}
+	return strings.Join(dirs, ", ")
 }
 
 // tagMismatch describes a violation of the rule required ⊆ wanted ⊆ required ∪ optional; empty =

@@ -52,8 +52,8 @@ func TestSuitableCells(t *testing.T) {
 	state := State{Cell: "c", Process: "p", Version: 1, Host: "m", Stacks: []string{"deb", "alpine"},
 		RequiredTags: []string{"gpu"}, OptionalTags: []string{"ssd"},
 		Labels: map[string]string{"rack": "7", "empty": ""}, Taints: []string{"old"}, OpenFiles: 100,
-		Withdrawn: map[string]string{"rootfs": "it failed"},
-		Capacity:  resource.Amounts{resource.Containers: 9}}
+		Withdrawn: map[string]string{"rootfs": "it failed"}, Volumes: []string{"/a"},
+		Capacity: resource.Amounts{resource.Containers: 9}}
 	suits := Constraint{Tags: []string{"gpu"}, Tolerates: []string{"old"}}
 	for name, c := range map[string]struct {
 		change func(*Constraint)
@@ -88,6 +88,9 @@ func TestSuitableCells(t *testing.T) {
 		"isolation": {change: func(c *Constraint) { c.Isolation = []string{"own_net"} }, ok: true},
 		"withdrawn isolation": {change: func(c *Constraint) { c.Isolation = []string{"rootfs"} }, cause: CauseIsolation,
 			detail: "isolation rootfs is unavailable: it failed"},
+		"volume": {change: func(c *Constraint) { c.Volumes = []string{"/a/b"} }, ok: true},
+		"other volume": {change: func(c *Constraint) { c.Volumes = []string{"/a", "/b"} }, cause: CauseVolumes,
+			detail: "volume /b needed, the cell allows /a"},
 		"as many files": {change: func(c *Constraint) { c.OpenFiles = 100 }, ok: true},
 		"more files": {change: func(c *Constraint) { c.OpenFiles = 101 }, cause: CauseOpenFiles,
 			detail: "open_files 101 needed, the cell allows 100"},

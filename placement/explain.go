@@ -216,8 +216,8 @@ func (c *Class) String() string {
 
 func (c *Class) why() string {
 	switch c.Cause {
-	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation, CauseLabels, CauseLimit,
-		CauseApart:
+	case CauseNotAdmitted, CauseUnavailable, CauseTags, CauseOpenFiles, CauseIsolation, CauseVolumes, CauseLabels,
+		CauseLimit, CauseApart:
 		return c.Detail
 	case CauseDraining:
 		return cmp.Or(c.Detail, "evacuating")

@@ -64,6 +64,8 @@ func shapeKey(k Kind, need resource.Amounts, c *Constraint, avoid []string, w *W
 	b.WriteByte('|')
 	b.WriteString(strings.Join(c.Isolation, ","))
 	b.WriteByte('|')
+	writeList(&b, c.Volumes)
+	b.WriteByte('|')
 	b.WriteString(portsKey(c.Ports))
 	for i := range c.Conditions {
 		b.WriteByte('|')
@@ -347,6 +349,7 @@ func (l *Ledger) reserve(wants []Want, now time.Duration, waits *batchWaits) []G
 func sameWant(a, b *Want) bool {
 	return a.Need.Equal(b.Need) && a.Constraint.Stack == b.Constraint.Stack && a.Constraint.Host == b.Constraint.Host &&
 		a.Constraint.OpenFiles == b.Constraint.OpenFiles && slices.Equal(a.Constraint.Isolation, b.Constraint.Isolation) &&
+		slices.Equal(a.Constraint.Volumes, b.Constraint.Volumes) &&
 		slices.Equal(a.Constraint.Tags, b.Constraint.Tags) && slices.Equal(a.Constraint.Tolerates, b.Constraint.Tolerates) &&
 		slices.Equal(a.Constraint.Ports, b.Constraint.Ports) &&
 		a.Order == b.Order && maps.Equal(a.Weights, b.Weights) &&

@@ -69,6 +69,7 @@ func alike(x, y *Item) bool {
 	a, b := &x.Constraint, &y.Constraint
 	return a.Stack == b.Stack && a.Host == b.Host && a.OpenFiles == b.OpenFiles && slices.Equal(a.Tags, b.Tags) &&
 		slices.Equal(a.Tolerates, b.Tolerates) && slices.Equal(a.Isolation, b.Isolation) &&
+		slices.Equal(a.Volumes, b.Volumes) &&
 		slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Spread, b.Spread) && slices.Equal(a.Limits, b.Limits) &&
 		slices.Equal(a.Apart, b.Apart) && len(a.Labels)+len(b.Labels)+len(a.Conditions)+len(b.Conditions) == 0
 }

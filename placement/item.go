@@ -82,6 +82,8 @@ type Constraint struct {
 	OpenFiles int
 	// Isolation are the kinds of isolation that it needs (action.Workload.Kinds).
 	Isolation []string
+	// Volumes are the paths of the machine that it needs (action.Workload.HostPaths).
+	Volumes []string
 	// Ports are the ports of the machine that the work fixes: each is held once.
 	Ports []int
 	// Spread lists the labels over whose values the instances of a group are spread, the most important
@@ -155,6 +157,8 @@ type State struct {
 	OpenFiles int
 	// Withdrawn are the kinds of isolation that the cell cannot give, with the reason.
 	Withdrawn map[string]string
+	// Volumes are the directories that the cell allows for volumes (action.VolumeDir).
+	Volumes []string
 	// Capacity is everything the cell offers.
 	Capacity resource.Amounts
 	// Foreign is the amount used on the cell that the leader does not account for (the probe, ended
@@ -288,6 +292,7 @@ const (
 	CauseLabels    // labels differ
 	CauseTaint     // tainted
 	CauseIsolation // it has withdrawn a kind of isolation
+	CauseVolumes   // it does not allow a volume
 	CauseOpenFiles // it cannot give a limit of open files that high
 	CauseLimit     // as many instances as the item allows
 	CauseApart     // a service that the item stays apart from

@@ -25,6 +25,7 @@ func (r *Refusal) Remedy() string {
 		{"make a cell HEALTHY and available; see cantina cells", []Cause{CauseNotAdmitted, CauseUnavailable}},
 		{"start a cell with another value of that label, or raise max_per", []Cause{CauseLimit}},
 		{"start another cell that matches, or remove apart_from", []Cause{CauseApart}},
+		{"allow the directory on a cell: cantina cell --volumes DIRECTORY", []Cause{CauseVolumes}},
 		{"start a cell that matches, or relax the request: stack, tags, labels, taints, host, open " +
 			"files, isolation", []Cause{CauseHost, CauseStack, CauseTags, CauseLabels, CauseTaint, CauseOpenFiles,
 			CauseIsolation}},

@@ -38,7 +38,7 @@ func TestEveryRefusalHasARemedy(t *testing.T) {
 		CauseDraining: "cantina undrain",
 		CauseHost:     "a cell that matches", CauseStack: "a cell that matches", CauseTags: "a cell that matches",
 		CauseLabels: "a cell that matches", CauseTaint: "a cell that matches", CauseOpenFiles: "open files",
-		CauseLimit: "another value", CauseApart: "remove apart_from"} {
+		CauseVolumes: "cantina cell --volumes", CauseLimit: "another value", CauseApart: "remove apart_from"} {
 		if got := (&Refusal{Classes: []Class{{Cause: CauseAvoided},
 			{Cause: cause, Cells: 2}}}).Remedy(); !strings.Contains(got, part) {
 			t.Errorf("cause %d: %q", cause, got)

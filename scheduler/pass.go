@@ -250,6 +250,7 @@ func constraintOf(j *batch.Job) placement.Constraint {
 	return placement.Constraint{
 		Stack: j.Stack, Tags: j.Tags, Labels: j.Labels, Tolerates: j.Tolerates, Conditions: conditions,
 		OpenFiles: j.Workload.MostOpenFiles(), Isolation: j.Workload.Kinds(), Ports: j.Workload.FixedPorts(),
+		Volumes: j.Workload.HostPaths(),
 	}
 }
 

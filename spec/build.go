@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/url"
@@ -200,12 +201,34 @@ func (b *builder) workload(p *place, w *workload, extra named[amount]) action.Wo
 	if err := action.CheckSecrets(out.Secrets, out.Env); err != nil {
 		b.field(p, "secrets", oneLine(err), "")
 	}
+	b.volumes(p, w.Volumes, &out)
 	out.EachRun(func(_ string, r *action.Run) {
 		if err := r.CheckArguments(out.Env); err != nil && (len(out.Env) > 0 || w.Action == nil) {
 			b.meaning(p.at, p.node, err.Error(), "")
 		}
 	})
 	return out
+}
+
+// volumes builds the volumes of work whose isolation is known.
+func (b *builder) volumes(p *place, list []volume, out *action.Workload) {
+	valid := true
+	for i := range list {
+		v := &list[i]
+		out.Volumes = append(out.Volumes, action.Volume{Host: v.Host, Container: cmp.Or(v.Container, v.Host),
+			ReadOnly: v.ReadOnly})
+		if err := out.Volumes[i].Check(); err != nil {
+			b.meaning(v.at, v.node, err.Error(), "")
+			valid = false
+		}
+	}
+	if err := out.CheckVolumes(); valid && err != nil {
+		hint := ""
+		if out.Isolation == action.IsolationProcess || out.Isolation == action.IsolationNone {
+			hint = "with namespaces, the rest of the machine is read-only and /tmp is private"
+		}
+		b.field(p, "volumes", oneLine(err), hint)
+	}
 }
 
 // oneLine is an error that may be several.

@@ -21,6 +21,7 @@ type workload struct {
 	Env     variables `spec:"env" doc:"environment variables, passed unchanged; nothing is expanded"`
 	EnvFile envFiles  `spec:"env_file" doc:"files of variables, one NAME=VALUE a line, relative to the spec file; the CLI reads them. A later file replaces variables of an earlier one, and env those of files"`
 	Secrets variables `spec:"secrets" doc:"variables with the contents of files of the cell, like DB_PASSWORD: db/password. The file is below DIRECTORY/DOMAIN of cantina cell --secrets DIRECTORY, and is read when a program starts. The value is in no plan, event or log"`
+	Volumes []volume  `spec:"volumes" doc:"files and directories of the cell's machine in the container, with isolation namespaces or rootfs. The cell allows paths below the directories of cantina cell --volumes; work is placed only where all of its paths are allowed"`
 	API     bool      `spec:"api" default:"false" doc:"set CANTINA_API and CANTINA_TOKEN (address and token of the API), with the full rights of an operator"`
 	User    literal   `spec:"user" default:"the image's USER, else the cell's --default-user, else the cell's own" doc:"user name, uid or uid:gid; names are looked up on the cell or in the image"`
 
@@ -126,6 +127,13 @@ type port struct {
 	place
 	Name  string `spec:"name,required" minlen:"1" doc:"name of the port"`
 	Fixed int    `spec:"fixed" min:"1" max:"65535" default:"a free one" doc:"use exactly this port of the machine; one instance at a time, others wait"`
+}
+
+type volume struct {
+	place
+	Host      string `spec:"host,required" minlen:"1" doc:"absolute path of a file or directory on the cell's machine; no link leads out of the allowed directory"`
+	Container string `spec:"container" minlen:"1" default:"the path of host" doc:"absolute path in the container. With isolation namespaces it must exist on the machine, or be below /tmp; a rootfs gets it"`
+	ReadOnly  bool   `spec:"read_only" default:"false" doc:"the container may not write to it"`
 }
 
 type check struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"cantina/action"
 	"cantina/internal/text"
 
 	"go.yaml.in/yaml/v3"
@@ -16,6 +17,7 @@ func otherNames(name string) string {
 		"replicas": "instances", "count": "instances", "scale": "instances",
 		"image": "rootfs", "environment": "env", "environment_file": "env_file",
 		"EnvironmentFile": "env_file", "envFrom": "env_file", "workdir": "dir", "working_dir": "dir", "cwd": "dir",
+		"volume": "volumes", "mounts": "volumes", "volumeMounts": "volumes", "binds": "volumes",
 		"mem": "memory", "mem_limit": "memory", "cpus": "cpu", "timeout": "time_limit",
 		"healthcheck": "checks", "health_check": "checks", "readiness": "readiness_checks",
 		"restart_policy": "restart", "tags": "placement_tags", "tolerations": "tolerates",
@@ -48,6 +50,13 @@ func longForm(t reflect.Type, n *yaml.Node) string {
 			return fmt.Sprintf("use {name: http, fixed: %s}, or {name: http} for a free port", value)
 		}
 		return fmt.Sprintf("use {name: %s}", value)
+	case reflect.TypeFor[volume]():
+		if v, err := action.ParseVolume(n.Value); err == nil && v.ReadOnly {
+			return fmt.Sprintf("use {host: %s, container: %s, read_only: true}", v.Host, v.Container)
+		} else if err == nil {
+			return fmt.Sprintf("use {host: %s, container: %s}", v.Host, v.Container)
+		}
+		return "use {host: /srv/data, container: /data}"
 	case reflect.TypeFor[restart]():
 		return fmt.Sprintf("use {mode: %s}", value)
 	}

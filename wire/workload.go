@@ -28,6 +28,9 @@ func FromWorkload(w action.Workload) *pb.Workload {
 		Secrets: each(w.Secrets, func(s action.SecretFile) *pb.SecretFile {
 			return &pb.SecretFile{Name: text.Clean(s.Name), File: text.Clean(s.File)}
 		}),
+		Volumes: each(w.Volumes, func(v action.Volume) *pb.Volume {
+			return &pb.Volume{Host: text.Clean(v.Host), Container: text.Clean(v.Container), ReadOnly: v.ReadOnly}
+		}),
 		User:          w.User,
 		Resources:     FromAmounts(w.Resources),
 		MaxPids:       int64(w.MaxPids),
@@ -63,6 +66,9 @@ func ToWorkload(m *pb.Workload) (action.Workload, error) {
 		Env:             r.env("env", m.Env),
 		Secrets: each(m.Secrets, func(s *pb.SecretFile) action.SecretFile {
 			return action.SecretFile{Name: s.GetName(), File: s.GetFile()}
+		}),
+		Volumes: each(m.Volumes, func(v *pb.Volume) action.Volume {
+			return action.Volume{Host: v.GetHost(), Container: v.GetContainer(), ReadOnly: v.GetReadOnly()}
 		}),
 		User:          r.text("user", m.User),
 		Resources:     ToAmounts(m.Resources),

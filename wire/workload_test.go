@@ -119,6 +119,10 @@ func workload() *rapid.Generator[action.Workload] {
 			Checks: some(check()).Draw(t, "checks"), ReadinessChecks: some(check()).Draw(t, "ready"),
 			StartTimeout: span().Draw(t, "start"), TimeLimit: span().Draw(t, "limit"), Env: some(variable()).Draw(t, "env"),
 			User: plain().Draw(t, "user"), MaxPids: rapid.IntRange(0, 1000).Draw(t, "pids"),
+			Volumes: some(rapid.Custom(func(t *rapid.T) action.Volume {
+				return action.Volume{Host: plain().Draw(t, "host"), Container: plain().Draw(t, "in"),
+					ReadOnly: rapid.Bool().Draw(t, "ro")}
+			})).Draw(t, "volumes"),
 			Ports:     some(rapid.Just(action.Port{Name: "web", Fixed: 80})).Draw(t, "ports"),
 			Isolation: action.Isolation(rapid.IntRange(0, 3).Draw(t, "isolation")), OwnNet: rapid.Bool().Draw(t, "net"),
 			Rootfs: plain().Draw(t, "rootfs"), ResultFile: plain().Draw(t, "result"),

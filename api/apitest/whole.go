@@ -8,6 +8,7 @@ import (
 	"cantina/api"
 	"cantina/event"
 	"cantina/fault"
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/plan"
 	"cantina/task"
@@ -25,8 +26,9 @@ func (f *cellRows) SetCell(c api.Cell) {
 }
 
 // ListCells implements api.Cells.
-func (f *cellRows) ListCells(r plan.Range, all bool) (plan.Page[api.Cell], error) {
-	return page(f.commits, f.cells, r, func(c *api.Cell) bool { return all || c.Gone == nil }), nil
+func (f *cellRows) ListCells(r plan.Range, labels label.Selector, all bool) (plan.Page[api.Cell], error) {
+	return page(f.commits, f.cells, r,
+		func(c *api.Cell) bool { return (all || c.Gone == nil) && labels.Selects(c.Labels) }), nil
 }
 
 // GetCell implements api.Cells.

@@ -41,6 +41,7 @@ type cellFlags struct {
 	stuck     stuckFlags
 	user      string
 	secrets   string
+	volumes   []string
 	storage   storageFlags
 	metrics   metricsFlag
 }
@@ -84,6 +85,7 @@ func cellVerb(c *cli) *cobra.Command {
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	secretsFlag(cmd, &f.secrets)
+	volumesFlag(cmd, &f.volumes)
 	f.storage.add(cmd)
 	f.metrics.add(cmd)
 	numberVar(p, &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
@@ -119,8 +121,7 @@ func runCell(c *cli, f cellFlags) error {
 		Insecure: f.insecure, Offer: f.offer, Host: f.host, Env: c.containerEnv(), API: c.apiEnv(f.servers,
 			token), Timeouts: f.timeouts,
 		DrainTimeout: f.drain, StuckAfter: f.stuck.after, RebootCommand: reboot, User: f.user, Secrets: f.secrets,
-		Build:  version,
-		Reaper: c.Reaper, Clock: run.Kernel(), Log: log}
+		Volumes: f.volumes, Build: version, Reaper: c.Reaper, Clock: run.Kernel(), Log: log}
 	if err := f.storage.config(&cfg); err != nil {
 		return err
 	}

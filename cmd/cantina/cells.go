@@ -33,6 +33,8 @@ func cellTable(c *cli) table[*pb.Cell] {
 			{name: "ADDRESS", wide: true, text: func(x *pb.Cell) string { return x.Address }},
 			{name: "PROC", whole: true, wide: true, text: func(x *pb.Cell) string { return x.Proc }},
 			{name: "ISOLATION", wide: true, text: func(x *pb.Cell) string { return strings.Join(x.Isolation, ", ") }},
+			{name: "VOLUMES", wide: true, text: func(x *pb.Cell) string { return strings.Join(x.Volumes, ", ") }},
+			labelsColumn[*pb.Cell](),
 			{name: "BUILD", wide: true, text: func(x *pb.Cell) string { return x.Build }},
 		},
 	}
@@ -93,13 +95,15 @@ func silence(x *pb.Cell) string {
 
 func cellsVerb(c *cli) *cobra.Command {
 	var watch, all bool
+	var sel selector
+	chosen := selectedCells(c, &sel)
 	cmd := &cobra.Command{
 		Use: "cells [CELL]", Short: "List cells", Args: atMost(1, "CELL"),
 		Long: "cells lists the live cells, then the lost ones with the reason and the state of their work. " +
 			"--all adds cells that have deregistered. The leader keeps the newest 50 lost cells of its " +
 			"term. FOREIGN marks a cell of another cluster that tries to connect; it is refused and stays " +
 			"unchanged.",
-		Example: "  cantina cells\n  cantina cells -o wide\n  cantina cells node7 -o yaml",
+		Example: "  cantina cells\n  cantina cells -l disk=ssd -o wide\n  cantina cells node7 -o yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				got, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: strings.TrimPrefix(args[0], "cell/")})
@@ -110,12 +114,13 @@ func cellsVerb(c *cli) *cobra.Command {
 			}
 			return listing(c, cellTable(c), watch, eventsOf("cell"), func(cursor string) ([]*pb.Cell, *pb.Listing, error) {
 				l, err := call(c, calls.ListCells,
-					&pb.ListCellsRequest{All: true, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
+					&pb.ListCellsRequest{All: true, Selector: sel.text, Page: &pb.Page{Cursor: cursor, Limit: api.MaxPage}})
 				return slices.DeleteFunc(l.GetCells(),
 					func(x *pb.Cell) bool { return !all && x.Session == event.CellLeft }), l.GetListing(), err
-			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil })
+			}, func(e *pb.Event) (*pb.Cell, bool) { return e.Cell, e.Cell != nil && chosen(e.Cell) })
 		},
 	}
+	sel.add(cmd, "list only cells")
 	watchFlag(cmd, &watch)
 	cmd.Flags().BoolVar(&all, "all", false, "include cells that have deregistered")
 	forget := &cobra.Command{
@@ -146,6 +151,23 @@ func cellsVerb(c *cli) *cobra.Command {
 	out := c.reading(cmd)
 	out.AddCommand(forget, adoptVerb(c), discardVerb(c))
 	return out
+}
+
+// selectedCells reports whether -l selects the cell of an event. An event has no labels: those of a process, which
+// never change, are read once.
+func selectedCells(c *cli, sel *selector) func(*pb.Cell) bool {
+	known := map[string]bool{} // by process
+	return func(x *pb.Cell) bool {
+		chosen, read := known[x.Proc]
+		if read || sel.text == "" {
+			return chosen || sel.text == ""
+		}
+		got, err := call(c, calls.GetCell, &pb.GetCellRequest{Name: x.Name})
+		if err == nil && got.Cell.Proc == x.Proc {
+			known[x.Proc] = sel.parts.Selects(got.Cell.Labels)
+		}
+		return known[x.Proc]
+	}
 }
 
 // findCellProcess finds the process of a cell by the cell's name, or by a prefix of the

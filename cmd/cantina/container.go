@@ -10,6 +10,12 @@ func secretsFlag(cmd *cobra.Command, to *string) {
 		"directory of secrets, with a directory for each domain, whose files specs name in secrets (default: none)")
 }
 
+// volumesFlag names the directories below which work may have volumes.
+func volumesFlag(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringSliceVar(to, "volumes", nil,
+		"directories below which work may have volumes; DIRECTORY:ro allows only read-only ones (default: none)")
+}
+
 // defaultUserFlag names the user for work that names none.
 func defaultUserFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().Var(&userFlag{to}, "default-user",

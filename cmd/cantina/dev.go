@@ -41,6 +41,7 @@ type devFlags struct {
 	stuck    stuckFlags
 	user     string
 	secrets  string
+	volumes  []string
 	storage  storageFlags
 	metrics  metricsFlag
 }
@@ -72,6 +73,7 @@ func devVerb(c *cli) *cobra.Command {
 	f.stuck.add(cmd)
 	defaultUserFlag(cmd, &f.user)
 	secretsFlag(cmd, &f.secrets)
+	volumesFlag(cmd, &f.volumes)
 	f.storage.add(cmd)
 	f.metrics.add(cmd)
 	numberVar(cmd.Flags(), &f.readyFD, "ready-fd", "", 0, 0, math.MaxInt32,
@@ -169,7 +171,7 @@ func runDev(c *cli, f devFlags) error {
 	work.Name, work.Dir, work.Leader = worker.CellName(f.name), filepath.Join(f.data, "cell"), server.Leader
 	work.Env, work.API, work.Timeouts, work.StuckAfter = c.containerEnv(), c.apiEnv(server.Addresses(), cfg.Token),
 		cfg.Timeouts, f.stuck.after
-	work.User, work.Secrets, work.Reaper = f.user, f.secrets, c.Reaper
+	work.User, work.Secrets, work.Volumes, work.Reaper = f.user, f.secrets, f.volumes, c.Reaper
 	work.OnSession = c.readyNote(server.Addresses())
 	failed := make(chan struct{})
 	work.Abandoned = failed

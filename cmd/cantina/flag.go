@@ -340,6 +340,26 @@ func (f *choicesFlag) String() string {
 // Type implements pflag.Value.
 func (f *choicesFlag) Type() string { return "strings" }
 
+// volumeFlag parses volumes of repeated flags.
+type volumeFlag struct{ to *[]action.Volume }
+
+// Set implements pflag.Value.
+func (f *volumeFlag) Set(s string) error {
+	v, err := action.ParseVolume(s)
+	if err != nil {
+		return &wrong{allowed: "must be HOST:CONTAINER or HOST:CONTAINER:ro with absolute paths, like /srv/data:/data; " +
+			"/proc, /sys and /dev belong to the container"}
+	}
+	*f.to = append(*f.to, v)
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *volumeFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *volumeFlag) Type() string { return "volume" }
+
 // userFlag is the user of a program.
 type userFlag struct{ text *string }
 

@@ -41,6 +41,7 @@ type runFlags struct {
 	stack, annotation string
 	labels            map[string]string
 	isolation         string
+	volumes           []action.Volume
 	timestamps        bool
 }
 
@@ -66,7 +67,12 @@ func runVerb(c *cli) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return runTask(c, f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(f.volumes) > 0 && !cmd.Flags().Changed("isolation") {
+				f.isolation = action.IsolationNamespaces.String()
+			}
+			return runTask(c, f, args)
+		},
 	}
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
@@ -95,7 +101,9 @@ func runVerb(c *cli) *cobra.Command {
 	fl.StringVar(&f.annotation, "annotation", "", "opaque text, kept with the task")
 	fl.StringToStringVar(&f.labels, "cell-label", nil, "label that the cell must have: NAME=VALUE")
 	choiceVar(fl, &f.isolation, "isolation", "", "process", []string{"process", "none", "namespaces"},
-		"isolation: process, none or namespaces")
+		"isolation: process, none or namespaces; with --volume namespaces is the default")
+	fl.VarP(&volumeFlag{to: &f.volumes}, "volume", "v",
+		"file or directory of the cell's machine: HOST:CONTAINER or HOST:CONTAINER:ro; repeatable")
 	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
 	c.waiting(cmd)
 	c.writing(cmd)
@@ -231,6 +239,10 @@ func (f *runFlags) definition(args []string) (task.Definition, error) {
 	d.Workload.Isolation = map[string]action.Isolation{
 		"process": action.IsolationProcess, "none": action.IsolationNone, "namespaces": action.IsolationNamespaces,
 	}[f.isolation]
+	d.Workload.Volumes = f.volumes
+	if err := d.Workload.CheckVolumes(); err != nil {
+		return d, failf(api.ExitUsage, "--volume: %v", err)
+	}
 	if f.onLost == "keep" {
 		d.OnLost = task.LostKeep
 	}
@@ -295,10 +307,10 @@ const (
 )
 
 // startCode is the exit code for a program that did not start, by the reason; 0 for any other
-// reason. A directory that does not exist is no missing program.
+// reason. A directory or a volume that does not exist is no missing program.
 func startCode(reason string) int {
 	program, ok := strings.CutPrefix(reason, "start ")
-	if !ok || strings.Contains(program, ": directory ") {
+	if !ok || strings.Contains(program, ": directory ") || strings.Contains(program, ": volume ") {
 		return 0
 	}
 	for end, n := range map[string]int{

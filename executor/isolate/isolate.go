@@ -222,15 +222,20 @@ func loopback() error {
 	return nil
 }
 
-// Namespaces is a view of the whole machine, read-only except for directory and a private /tmp,
+// Namespaces is a view of the whole machine, read-only except for directory, binds and a private /tmp,
 // /var/tmp and /dev/shm, with its own processes; with net also with a private network that has
 // only loopback. Shared: more than one process will use it.
-func Namespaces(h *Host, dir string, net, shared bool) *View {
-	return newView(h, net, shared, private, func() error { return readOnlyBut(dir) })
+func Namespaces(h *Host, dir string, binds []Bind, net, shared bool) *View {
+	return newView(h, net, shared, private, func() error { return readOnlyBut(dir, binds) })
 }
 
 // readOnlyBut makes the rest of the machine read-only.
-func readOnlyBut(dir string) error {
+func readOnlyBut(dir string, binds []Bind) error {
+	all, done, err := trees(binds)
+	if err != nil {
+		return err
+	}
+	defer done()
 	own, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s: %w", dir, err)
@@ -251,7 +256,7 @@ func readOnlyBut(dir string) error {
 	if err := unix.MoveMount(own, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("bind %s: %w", dir, err)
 	}
-	return nil
+	return attach("/", all)
 }
 
 func mountTmp(dir string) error {

@@ -19,6 +19,7 @@ type Root struct {
 	ContainerDir string   // the container's directory, bound at Inside
 	Inside       string   // absolute path within the root; empty = not bound
 	Dir          string   // a directory of the root that is made where the image has none; empty = none
+	Binds        []Bind
 	OwnNet       bool
 	Hostnet      []string // files of the host that the root gets with the host's network
 	Hosts        string   // content of /etc/hosts where neither image nor host have one; empty = there is none
@@ -40,7 +41,7 @@ func (r Root) overlay() error {
 
 // mount puts the root together and makes it the thread's.
 func (r Root) mount() error {
-	for _, f := range []func() error{r.overlay, r.devices, r.bindDir, r.hostFiles, r.system} {
+	for _, f := range []func() error{r.overlay, r.devices, r.bindDir, r.hostFiles, r.volumes, r.system} {
 		if err := f(); err != nil {
 			return err
 		}
@@ -58,6 +59,16 @@ func (r Root) mount() error {
 		return fmt.Errorf("leave the old root: %w", err)
 	}
 	return unix.Chdir("/")
+}
+
+// volumes puts the binds into the root, after the cell has made its own files there.
+func (r Root) volumes() error {
+	all, done, err := trees(r.Binds)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return attach(r.Merged, all)
 }
 
 // dir makes a directory of the root, in which something is mounted, and returns its path

@@ -138,7 +138,7 @@ func processSpec(s *shim.Spec) (*spawn.Spec, error) {
 	case s.View.Root != nil:
 		h = isolate.Rootfs(host, *s.View.Root, false).Hooks()
 	default:
-		h = isolate.Namespaces(host, s.View.ContainerDir, s.View.OwnNet, false).Hooks()
+		h = isolate.Namespaces(host, s.View.ContainerDir, s.View.Binds, s.View.OwnNet, false).Hooks()
 	}
 	if s.Reach != "" {
 		h = isolate.Reach(host, h, s.Reach, ps.Credential)

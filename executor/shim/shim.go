@@ -80,6 +80,7 @@ type User struct {
 // View is the view of the program; Root nil = the machine, read-only.
 type View struct {
 	ContainerDir string
+	Binds        []isolate.Bind // of Root nil
 	OwnNet       bool
 	Root         *isolate.Root
 }

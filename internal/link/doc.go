@@ -144,7 +144,7 @@ func fromState(s cell.State) *pb.CellState {
 		Address: s.Address, Build: s.Build, Isolation: s.Isolation,
 		DrainId: s.Drain.ID, DrainOver: s.Drain.Over, DrainWaits: s.Drain.Waits,
 		DrainTimeout: wire.FromDuration(s.Drain.Timeout), Conditions: fromConditions(s.Conditions),
-		MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn}
+		MostOpenFiles: int64(s.OpenFiles), Withdrawn: s.Withdrawn, Volumes: s.Volumes}
 }
 
 func fromConditions(list []cell.Condition) []*pb.Condition {
@@ -178,7 +178,7 @@ func toState(m *pb.CellState, name worker.CellName, proc worker.Proc) cell.State
 	s.Zone, s.Host, s.Stacks, s.RequiredTags = m.GetZone(), m.GetHost(), m.GetStacks(), m.GetRequiredTags()
 	s.OptionalTags, s.Labels, s.Taints = m.GetOptionalTags(), m.GetLabels(), m.GetTaints()
 	s.Capacity, s.Foreign = wire.ToAmounts(m.GetCapacity()), wire.ToAmounts(m.GetForeign())
-	s.OpenFiles, s.Withdrawn = int(m.GetMostOpenFiles()), m.GetWithdrawn()
+	s.OpenFiles, s.Withdrawn, s.Volumes = int(m.GetMostOpenFiles()), m.GetWithdrawn(), m.GetVolumes()
 	s.Unavailable, s.Draining = m.GetUnavailable(), m.GetDraining()
 	s.Address, s.Build, s.Isolation = m.GetAddress(), m.GetBuild(), m.GetIsolation()
 	s.Drain = cell.DrainState{ID: m.GetDrainId(), Over: m.GetDrainOver(), Waits: m.GetDrainWaits(),

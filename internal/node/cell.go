@@ -81,6 +81,8 @@ type CellConfig struct {
 	User string
 	// Secrets has a directory for each domain with the files of its secrets; empty = none.
 	Secrets string
+	// Volumes are the directories at which and below which work may have volumes: PATH or PATH:ro.
+	Volumes []string
 	Build   string
 	Clock   run.Clock
 	Log     *slog.Logger
@@ -111,6 +113,27 @@ func secretsDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
+// volumeDirs parses the directories of volumes; a relative path is one of this directory.
+func volumeDirs(list []string) (out []action.VolumeDir, err error) {
+	for _, text := range list {
+		path, suffix := text, ""
+		if p, ok := strings.CutSuffix(text, ":ro"); ok {
+			path, suffix = p, ":ro"
+		}
+		if path != "" {
+			if path, err = filepath.Abs(path); err != nil {
+				return nil, fmt.Errorf("--volumes: %w", err)
+			}
+		}
+		d, err := action.ParseVolumeDir(path + suffix)
+		if err != nil {
+			return nil, fmt.Errorf("--volumes: %w", err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
 // OpenCell takes the cell's directory, ends or adopts the work of a dead predecessor, and begins a
 // session. It fails at once if the directory or the address is in use; worker.ErrName.
 func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
@@ -124,6 +147,10 @@ func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
 		return nil, err
 	}
 	if cfg.Secrets, err = secretsDir(cfg.Secrets); err != nil {
+		return nil, err
+	}
+	volumes, err := volumeDirs(cfg.Volumes)
+	if err != nil {
 		return nil, err
 	}
 	capacity, err := capacityOf(cfg)
@@ -152,7 +179,7 @@ func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
 	exec, err := executor.Open(executor.Config{Dir: filepath.Join(cfg.Dir, "executor"), Capacity: cfg.Capacity,
 		Reaper:  cfg.Reaper,
 		Cgroups: cfg.Cgroups, KillWait: cfg.Timeouts.KillWait, StuckAfter: cfg.StuckAfter, RebootCommand: cfg.RebootCommand,
-		TestKinds: true, User: cfg.User, Secrets: cfg.Secrets, Output: cfg.Output,
+		TestKinds: true, User: cfg.User, Secrets: cfg.Secrets, Volumes: volumes, Output: cfg.Output,
 		Cache: cfg.Cache, UnpackMax: cfg.Unpack, Image: cfg.Image, FirstPort: cfg.FirstPort, LastPort: cfg.LastPort,
 		Clock: cfg.Clock, Log: cfg.Log})
 	if err != nil {
@@ -160,6 +187,9 @@ func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
 	}
 	n.exec = exec
 	cfg.Offer.OpenFiles = executor.MostOpenFiles()
+	for _, d := range volumes {
+		cfg.Offer.Volumes = append(cfg.Offer.Volumes, d.String())
+	}
 	n.cell, err = cell.New(cell.Config{Name: cfg.Name, Dir: cfg.Dir, Clock: cfg.Clock, Log: cfg.Log, Offer: cfg.Offer,
 		Address: n.cfg.Advertise,
 		Host:    cfg.Host, Build: cfg.Build, Env: cfg.Env, API: cfg.API, Timeouts: cfg.Timeouts,

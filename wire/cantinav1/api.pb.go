@@ -6828,7 +6828,9 @@ type Cell struct {
 	// Identity of the cluster that a FOREIGN cell belongs to.
 	Cluster string `protobuf:"bytes,26,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Work there that this cluster's store does not know, in words.
-	Unknown       []string `protobuf:"bytes,27,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	Unknown []string `protobuf:"bytes,27,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	// Directories below which volumes are allowed, with ":ro" behind those that allow only read-only ones.
+	Volumes       []string `protobuf:"bytes,28,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7052,6 +7054,13 @@ func (x *Cell) GetUnknown() []string {
 	return nil
 }
 
+func (x *Cell) GetVolumes() []string {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
 // That a cell is to be emptied, and how far that is.
 type Drain struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -7161,7 +7170,9 @@ type ListCellsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Page  *Page                  `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
 	// Those that are gone too, behind the others.
-	All           bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
+	// Conditions on labels, like disk=ssd,gpu.
+	Selector      string `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7208,6 +7219,13 @@ func (x *ListCellsRequest) GetAll() bool {
 		return x.All
 	}
 	return false
+}
+
+func (x *ListCellsRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
 }
 
 type ListCellsResponse struct {
@@ -11924,7 +11942,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
 	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"\x18\n" +
-	"\x16RemoveScheduleResponse\"\xf6\a\n" +
+	"\x16RemoveScheduleResponse\"\x90\b\n" +
 	"\x04Cell\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04proc\x18\x02 \x01(\tR\x04proc\x12\x18\n" +
@@ -11953,7 +11971,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05drain\x18\x18 \x01(\v2\x11.cantina.v1.DrainR\x05drain\x12\x1c\n" +
 	"\taftermath\x18\x19 \x01(\tR\taftermath\x12\x18\n" +
 	"\acluster\x18\x1a \x01(\tR\acluster\x12\x18\n" +
-	"\aunknown\x18\x1b \x03(\tR\aunknown\x1a;\n" +
+	"\aunknown\x18\x1b \x03(\tR\aunknown\x12\x18\n" +
+	"\avolumes\x18\x1c \x03(\tR\avolumes\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\x1a7\n" +
@@ -11972,10 +11991,11 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"stop_batch\x18\x05 \x01(\bR\tstopBatch\x120\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
 	"\x05waits\x18\a \x03(\tR\x05waits\x12\x18\n" +
-	"\aunknown\x18\b \x01(\tR\aunknown\"J\n" +
+	"\aunknown\x18\b \x01(\tR\aunknown\"f\n" +
 	"\x10ListCellsRequest\x12$\n" +
 	"\x04page\x18\x01 \x01(\v2\x10.cantina.v1.PageR\x04page\x12\x10\n" +
-	"\x03all\x18\x02 \x01(\bR\x03all\"j\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x1a\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\"j\n" +
 	"\x11ListCellsResponse\x12&\n" +
 	"\x05cells\x18\x01 \x03(\v2\x10.cantina.v1.CellR\x05cells\x12-\n" +
 	"\alisting\x18\x02 \x01(\v2\x13.cantina.v1.ListingR\alisting\"$\n" +

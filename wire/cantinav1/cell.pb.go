@@ -678,8 +678,10 @@ type CellState struct {
 	Withdrawn map[string]string `protobuf:"bytes,22,rep,name=withdrawn,proto3" json:"withdrawn,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The address of its instances: with host, it distinguishes machines.
 	InstanceAddress string `protobuf:"bytes,24,opt,name=instance_address,json=instanceAddress,proto3" json:"instance_address,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Directories below which volumes are allowed, with ":ro" behind those that allow only read-only ones.
+	Volumes       []string `protobuf:"bytes,25,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CellState) Reset() {
@@ -871,6 +873,13 @@ func (x *CellState) GetInstanceAddress() string {
 		return x.InstanceAddress
 	}
 	return ""
+}
+
+func (x *CellState) GetVolumes() []string {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
 }
 
 // A container whose start hangs, or that does not die.
@@ -6433,7 +6442,7 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"\x05SetID\x12(\n" +
 	"\x06leader\x18\x01 \x01(\v2\x10.cantina.v1.TermR\x06leader\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12'\n" +
-	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\xe8\b\n" +
+	"\x04hash\x18\x03 \x01(\v2\x13.cantina.v1.SetHashR\x04hash\"\x82\t\n" +
 	"\tCellState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
@@ -6462,7 +6471,8 @@ const file_cantina_v1_cell_proto_rawDesc = "" +
 	"conditions\x12&\n" +
 	"\x0fmost_open_files\x18\x15 \x01(\x03R\rmostOpenFiles\x12B\n" +
 	"\twithdrawn\x18\x16 \x03(\v2$.cantina.v1.CellState.WithdrawnEntryR\twithdrawn\x12)\n" +
-	"\x10instance_address\x18\x18 \x01(\tR\x0finstanceAddress\x1a9\n" +
+	"\x10instance_address\x18\x18 \x01(\tR\x0finstanceAddress\x12\x18\n" +
+	"\avolumes\x18\x19 \x03(\tR\avolumes\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

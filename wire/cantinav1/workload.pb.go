@@ -1415,7 +1415,9 @@ type Workload struct {
 	// Labels for selectors; they affect neither the placement nor the process.
 	Labels map[string]string `protobuf:"bytes,22,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Variables with the contents of files of the cell.
-	Secrets       []*SecretFile `protobuf:"bytes,23,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	Secrets []*SecretFile `protobuf:"bytes,23,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Files and directories of the cell's machine.
+	Volumes       []*Volume `protobuf:"bytes,24,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1611,6 +1613,74 @@ func (x *Workload) GetSecrets() []*SecretFile {
 	return nil
 }
 
+func (x *Workload) GetVolumes() []*Volume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// A file or a directory of the cell's machine, at a path of the container. Both paths are absolute.
+type Volume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_cantina_v1_workload_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Volume) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Volume) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Volume) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 // A variable with the content of a file of the cell. The path is relative to the directory of the domain in the cell's
 // directory of secrets.
 type SecretFile struct {
@@ -1623,7 +1693,7 @@ type SecretFile struct {
 
 func (x *SecretFile) Reset() {
 	*x = SecretFile{}
-	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	mi := &file_cantina_v1_workload_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1705,7 @@ func (x *SecretFile) String() string {
 func (*SecretFile) ProtoMessage() {}
 
 func (x *SecretFile) ProtoReflect() protoreflect.Message {
-	mi := &file_cantina_v1_workload_proto_msgTypes[16]
+	mi := &file_cantina_v1_workload_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1718,7 @@ func (x *SecretFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretFile.ProtoReflect.Descriptor instead.
 func (*SecretFile) Descriptor() ([]byte, []int) {
-	return file_cantina_v1_workload_proto_rawDescGZIP(), []int{16}
+	return file_cantina_v1_workload_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SecretFile) GetName() string {
@@ -1750,7 +1820,7 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"\x06target\x18\x05 \x01(\x0e2\x16.cantina.v1.KillTargetR\x06target\x12!\n" +
 	"\fparent_death\x18\x06 \x01(\x05R\vparentDeath\x12\x1d\n" +
 	"\n" +
-	"no_session\x18\a \x01(\bR\tnoSession\"\xfa\b\n" +
+	"no_session\x18\a \x01(\bR\tnoSession\"\xa8\t\n" +
 	"\bWorkload\x12(\n" +
 	"\x05setup\x18\x01 \x01(\v2\x12.cantina.v1.ActionR\x05setup\x12*\n" +
 	"\x06action\x18\x02 \x01(\v2\x12.cantina.v1.ActionR\x06action\x12,\n" +
@@ -1777,13 +1847,18 @@ const file_cantina_v1_workload_proto_rawDesc = "" +
 	"\blog_rate\x18\x14 \x01(\x03R\alogRate\x12\x10\n" +
 	"\x03api\x18\x15 \x01(\bR\x03api\x128\n" +
 	"\x06labels\x18\x16 \x03(\v2 .cantina.v1.Workload.LabelsEntryR\x06labels\x120\n" +
-	"\asecrets\x18\x17 \x03(\v2\x16.cantina.v1.SecretFileR\asecrets\x1a<\n" +
+	"\asecrets\x18\x17 \x03(\v2\x16.cantina.v1.SecretFileR\asecrets\x12,\n" +
+	"\avolumes\x18\x18 \x03(\v2\x12.cantina.v1.VolumeR\avolumes\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\x06Volume\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"4\n" +
 	"\n" +
 	"SecretFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1819,7 +1894,7 @@ func file_cantina_v1_workload_proto_rawDescGZIP() []byte {
 }
 
 var file_cantina_v1_workload_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cantina_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_cantina_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_cantina_v1_workload_proto_goTypes = []any{
 	(Isolation)(0),              // 0: cantina.v1.Isolation
 	(KillMode)(0),               // 1: cantina.v1.KillMode
@@ -1841,10 +1916,11 @@ var file_cantina_v1_workload_proto_goTypes = []any{
 	(*Mapping)(nil),             // 17: cantina.v1.Mapping
 	(*Termination)(nil),         // 18: cantina.v1.Termination
 	(*Workload)(nil),            // 19: cantina.v1.Workload
-	(*SecretFile)(nil),          // 20: cantina.v1.SecretFile
-	nil,                         // 21: cantina.v1.Workload.ResourcesEntry
-	nil,                         // 22: cantina.v1.Workload.LabelsEntry
-	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
+	(*Volume)(nil),              // 20: cantina.v1.Volume
+	(*SecretFile)(nil),          // 21: cantina.v1.SecretFile
+	nil,                         // 22: cantina.v1.Workload.ResourcesEntry
+	nil,                         // 23: cantina.v1.Workload.LabelsEntry
+	(*durationpb.Duration)(nil), // 24: google.protobuf.Duration
 }
 var file_cantina_v1_workload_proto_depIdxs = []int32{
 	6,  // 0: cantina.v1.Action.run:type_name -> cantina.v1.Run
@@ -1860,16 +1936,16 @@ var file_cantina_v1_workload_proto_depIdxs = []int32{
 	8,  // 10: cantina.v1.Run.env:type_name -> cantina.v1.Variable
 	7,  // 11: cantina.v1.Run.raw:type_name -> cantina.v1.RawRun
 	4,  // 12: cantina.v1.Timeout.action:type_name -> cantina.v1.Action
-	23, // 13: cantina.v1.Timeout.after:type_name -> google.protobuf.Duration
+	24, // 13: cantina.v1.Timeout.after:type_name -> google.protobuf.Duration
 	4,  // 14: cantina.v1.EmitProgress.action:type_name -> cantina.v1.Action
 	14, // 15: cantina.v1.Check.http:type_name -> cantina.v1.HTTPCheck
 	15, // 16: cantina.v1.Check.tcp:type_name -> cantina.v1.TCPCheck
 	6,  // 17: cantina.v1.Check.exec:type_name -> cantina.v1.Run
-	23, // 18: cantina.v1.Check.timeout:type_name -> google.protobuf.Duration
-	23, // 19: cantina.v1.Check.startup_interval:type_name -> google.protobuf.Duration
-	23, // 20: cantina.v1.Check.interval:type_name -> google.protobuf.Duration
-	23, // 21: cantina.v1.Termination.grace:type_name -> google.protobuf.Duration
-	23, // 22: cantina.v1.Termination.leftover_grace:type_name -> google.protobuf.Duration
+	24, // 18: cantina.v1.Check.timeout:type_name -> google.protobuf.Duration
+	24, // 19: cantina.v1.Check.startup_interval:type_name -> google.protobuf.Duration
+	24, // 20: cantina.v1.Check.interval:type_name -> google.protobuf.Duration
+	24, // 21: cantina.v1.Termination.grace:type_name -> google.protobuf.Duration
+	24, // 22: cantina.v1.Termination.leftover_grace:type_name -> google.protobuf.Duration
 	1,  // 23: cantina.v1.Termination.mode:type_name -> cantina.v1.KillMode
 	2,  // 24: cantina.v1.Termination.target:type_name -> cantina.v1.KillTarget
 	4,  // 25: cantina.v1.Workload.setup:type_name -> cantina.v1.Action
@@ -1878,21 +1954,22 @@ var file_cantina_v1_workload_proto_depIdxs = []int32{
 	4,  // 28: cantina.v1.Workload.sidecars:type_name -> cantina.v1.Action
 	13, // 29: cantina.v1.Workload.checks:type_name -> cantina.v1.Check
 	13, // 30: cantina.v1.Workload.readiness_checks:type_name -> cantina.v1.Check
-	23, // 31: cantina.v1.Workload.start_timeout:type_name -> google.protobuf.Duration
-	23, // 32: cantina.v1.Workload.time_limit:type_name -> google.protobuf.Duration
+	24, // 31: cantina.v1.Workload.start_timeout:type_name -> google.protobuf.Duration
+	24, // 32: cantina.v1.Workload.time_limit:type_name -> google.protobuf.Duration
 	8,  // 33: cantina.v1.Workload.env:type_name -> cantina.v1.Variable
-	21, // 34: cantina.v1.Workload.resources:type_name -> cantina.v1.Workload.ResourcesEntry
+	22, // 34: cantina.v1.Workload.resources:type_name -> cantina.v1.Workload.ResourcesEntry
 	16, // 35: cantina.v1.Workload.ports:type_name -> cantina.v1.Port
 	0,  // 36: cantina.v1.Workload.isolation:type_name -> cantina.v1.Isolation
 	18, // 37: cantina.v1.Workload.termination:type_name -> cantina.v1.Termination
 	3,  // 38: cantina.v1.Workload.on_cell_restart:type_name -> cantina.v1.OnCellRestart
-	22, // 39: cantina.v1.Workload.labels:type_name -> cantina.v1.Workload.LabelsEntry
-	20, // 40: cantina.v1.Workload.secrets:type_name -> cantina.v1.SecretFile
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	23, // 39: cantina.v1.Workload.labels:type_name -> cantina.v1.Workload.LabelsEntry
+	21, // 40: cantina.v1.Workload.secrets:type_name -> cantina.v1.SecretFile
+	20, // 41: cantina.v1.Workload.volumes:type_name -> cantina.v1.Volume
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_cantina_v1_workload_proto_init() }
@@ -1922,7 +1999,7 @@ func file_cantina_v1_workload_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cantina_v1_workload_proto_rawDesc), len(file_cantina_v1_workload_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
