@@ -146,6 +146,9 @@ func logQuery(q *pb.OutputQuery) (*pb.LogQuery, error) {
 	if _, err := regexp.Compile(q.GetGrep()); err != nil {
 		return nil, invalid("query.grep", "%v", err)
 	}
+	if q.GetAt() < 0 {
+		return nil, invalid("query.at", "must not be negative")
+	}
 	if q.GetTail() < 0 {
 		return nil, invalid("query.tail", "must not be negative")
 	}
@@ -198,6 +201,11 @@ func readOutput(ctx context.Context, logs Logs, q *pb.OutputQuery, cursor string
 	query, err := logQuery(q)
 	if err != nil {
 		return nil, err
+	}
+	if at := q.GetAt(); at > 0 && cursor == "" {
+		for _, cell := range logs.Holders(query) {
+			from[cell] = logstore.Position(at - 1).Cursor()
+		}
 	}
 	if tail := int(q.GetTail()); tail > 0 {
 		size.lines = min(tail, MaxPage)
@@ -301,7 +309,7 @@ func OutputLine(l logstore.CellLine) *pb.OutputLine {
 	m := &pb.OutputLine{
 		Time: wire.FromTime(l.Time), Source: SourceName(l.Source), Container: l.Source.ID, Cell: l.Cell,
 		Stream:       l.Stream.String(),
-		Unterminated: !l.Terminated, Continues: l.Continues,
+		Unterminated: !l.Terminated, Continues: l.Continues, Position: int64(l.Position),
 	}
 	if g := l.Gap; g != nil {
 		m.Gap = &pb.LogGap{Reason: g.Reason.String(), Bytes: g.Bytes, Lines: g.Lines, AtMost: g.AtMost,

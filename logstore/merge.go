@@ -73,7 +73,10 @@ func (p Place) Forget(holders []string, keep int) {
 }
 
 // Cursor is the place after the line in its own store.
-func (l Line) Cursor() string { return formatCursor(l.Position) }
+func (l Line) Cursor() string { return l.Position.Cursor() }
+
+// Cursor is the place after a position.
+func (p Position) Cursor() string { return formatCursor(p) }
 
 // Part is the answer of one cell: a Page (only its exported fields count), or the
 // error that was met on the way to it.

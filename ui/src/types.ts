@@ -87,7 +87,7 @@ export interface EventRecord { event: Event | null; gap: { after: string; before
 
 export interface Line {
   time: string; source: string; container: string; cell: string; stream: string; text: string; raw: string
-  unterminated: boolean; continues: boolean; gap: { bytes?: string; lines?: string } | null
+  unterminated: boolean; continues: boolean; gap: { bytes?: string; lines?: string } | null; position: string
 }
 export interface OutputPage { lines: Line[]; next: string; previous: string; missing: string[]; more: boolean }
 export interface OutputBatch { lines: Line[]; cursor: string; missing: string[]; end: boolean }

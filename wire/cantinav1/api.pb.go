@@ -10383,8 +10383,11 @@ type OutputQuery struct {
 	Backward bool  `protobuf:"varint,14,opt,name=backward,proto3" json:"backward,omitempty"`
 	// Leave out these containers.
 	ExceptContainer []string `protobuf:"bytes,15,rep,name=except_container,json=exceptContainer,proto3" json:"except_container,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Without a cursor, a page begins at this position of a line; with backward or tail, it ends before it. 0 = the oldest
+	// line, or the newest.
+	At            int64 `protobuf:"varint,16,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OutputQuery) Reset() {
@@ -10522,6 +10525,13 @@ func (x *OutputQuery) GetExceptContainer() []string {
 	return nil
 }
 
+func (x *OutputQuery) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 type OutputLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -10533,10 +10543,12 @@ type OutputLine struct {
 	// The line, with U+FFFD in place of bytes that are not UTF-8.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	// Its bytes, when some are not UTF-8.
-	Raw           []byte  `protobuf:"bytes,7,opt,name=raw,proto3" json:"raw,omitempty"`
-	Unterminated  bool    `protobuf:"varint,8,opt,name=unterminated,proto3" json:"unterminated,omitempty"`
-	Continues     bool    `protobuf:"varint,9,opt,name=continues,proto3" json:"continues,omitempty"`
-	Gap           *LogGap `protobuf:"bytes,10,opt,name=gap,proto3" json:"gap,omitempty"`
+	Raw          []byte  `protobuf:"bytes,7,opt,name=raw,proto3" json:"raw,omitempty"`
+	Unterminated bool    `protobuf:"varint,8,opt,name=unterminated,proto3" json:"unterminated,omitempty"`
+	Continues    bool    `protobuf:"varint,9,opt,name=continues,proto3" json:"continues,omitempty"`
+	Gap          *LogGap `protobuf:"bytes,10,opt,name=gap,proto3" json:"gap,omitempty"`
+	// Its place among the lines of its cell, near the time in nanoseconds. See OutputQuery.at.
+	Position      int64 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10639,6 +10651,13 @@ func (x *OutputLine) GetGap() *LogGap {
 		return x.Gap
 	}
 	return nil
+}
+
+func (x *OutputLine) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
 }
 
 type GetUsageRequest struct {
@@ -12217,7 +12236,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\bschedule\x18\x0f \x01(\v2\x14.cantina.v1.ScheduleR\bschedule\"3\n" +
 	"\x03Gap\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x16\n" +
-	"\x06before\x18\x02 \x01(\tR\x06before\"\xc1\x03\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\"\xd1\x03\n" +
 	"\vOutputQuery\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x19\n" +
@@ -12234,8 +12253,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x04grep\x18\f \x01(\tR\x04grep\x12\x12\n" +
 	"\x04tail\x18\r \x01(\x05R\x04tail\x12\x1a\n" +
 	"\bbackward\x18\x0e \x01(\bR\bbackward\x12)\n" +
-	"\x10except_container\x18\x0f \x03(\tR\x0fexceptContainerB\b\n" +
-	"\x06_index\"\xac\x02\n" +
+	"\x10except_container\x18\x0f \x03(\tR\x0fexceptContainer\x12\x0e\n" +
+	"\x02at\x18\x10 \x01(\x03R\x02atB\b\n" +
+	"\x06_index\"\xc8\x02\n" +
 	"\n" +
 	"OutputLine\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
@@ -12248,7 +12268,8 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\funterminated\x18\b \x01(\bR\funterminated\x12\x1c\n" +
 	"\tcontinues\x18\t \x01(\bR\tcontinues\x12$\n" +
 	"\x03gap\x18\n" +
-	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\"\x9a\x01\n" +
+	" \x01(\v2\x12.cantina.v1.LogGapR\x03gap\x12\x1a\n" +
+	"\bposition\x18\v \x01(\x03R\bposition\"\x9a\x01\n" +
 	"\x0fGetUsageRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x12\n" +
 	"\x04cell\x18\x02 \x01(\tR\x04cell\x121\n" +

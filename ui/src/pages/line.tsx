@@ -58,11 +58,11 @@ function ofBytes(bytes: Uint8Array): { text: string; odd: boolean }[] {
   return out
 }
 
-export const LineText = memo(function LineText({ of: l, times = true, sources = true }: { of: Line; times?: boolean; sources?: boolean }) {
+export const LineText = memo(function LineText({ of: l, times = true, sources = true, marked = false, to = '' }: { of: Line; times?: boolean; sources?: boolean; marked?: boolean; to?: string }) {
   if (l.gap) return <div class="line gap">… {l.gap.bytes ?? ''} bytes of output were dropped here …</div>
   return (
-    <div class={'line' + (l.stream === 'stderr' ? ' err' : l.stream === 'event' ? ' event' : '')}>
-      {times && <span class="at"><When at={l.time} short fraction /></span>}
+    <div class={'line' + (l.stream === 'stderr' ? ' err' : l.stream === 'event' ? ' event' : '') + (marked ? ' marked' : '')}>
+      {times && (to ? <a class="at" href={to}><When at={l.time} short fraction /></a> : <span class="at"><When at={l.time} short fraction /></span>)}
       {sources && <span class={'src c' + hue(l.source)}>{l.source}</span>}
       {l.stream === 'stderr' && <span class="sr">stderr</span>}
       <span class="txt">{partsOf(l).map((p, i) => p.odd ? <span key={i} class="odd">{p.text}</span> : p.text)}</span>
