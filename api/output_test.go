@@ -76,6 +76,43 @@ func TestOutputIsMergedAndPaged(t *testing.T) {
 	}
 }
 
+// TestOutputAtALine: a page begins at the position of a line, or ends before it, on every cell.
+func TestOutputAtALine(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, demo)
+	for i := range 9 {
+		w.Logs.Write(fmt.Sprintf("c%d", i%2), fmt.Sprintf("i%d", i%2), web(i%2), out, fmt.Sprint(i))
+	}
+	read := func(at int64, backward bool, limit int32) []*pb.OutputLine {
+		t.Helper()
+		p, err := api.Call(t.Context(), w.client, calls.ReadOutput, &pb.ReadOutputRequest{
+			Query: &pb.OutputQuery{Domain: "d", Service: "web", At: at, Backward: backward}, Page: &pb.Page{Limit: limit}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Lines
+	}
+	all := read(0, false, 100)
+	if len(all) != 9 || texts(read(1, false, 100)) != texts(all) || len(read(1, true, 100)) != 0 {
+		t.Fatalf("%v", all)
+	}
+	for i, l := range all {
+		if got := read(l.Position, false, 3); texts(got) != texts(all[i:min(9, i+3)]) {
+			t.Errorf("at %d: %s", i, texts(got))
+		}
+		if got := read(l.Position, true, 3); texts(got) != texts(all[max(0, i-3):i]) {
+			t.Errorf("before %d: %s", i, texts(got))
+		}
+	}
+	if _, body := w.get(t, "GET", fmt.Sprintf("/v1/output?service=web&domain=d&at=%d&limit=1", all[4].Position), "",
+		""); !strings.Contains(body, fmt.Sprintf(`"position":"%d"`, all[4].Position)) {
+		t.Errorf("%s", body)
+	}
+	if _, body := w.get(t, "GET", "/v1/output?service=web&domain=d&at=-1", "", ""); !strings.Contains(body, "query.at") {
+		t.Errorf("%s", body)
+	}
+}
+
 func TestACellThatIsSilentIsNamedAndLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.apply(t, demo)

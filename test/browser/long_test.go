@@ -16,8 +16,8 @@ const (
 	frameMost = 50.0
 )
 
-// TestAMillionLines: any jump in a million lines of output takes less than 300 ms, and the page stays smooth while it is
-// scrolled. On a machine with other work, set CANTINA_LOAD: then only the figures are printed.
+// TestAMillionLines: any jump in a million lines of output takes less than 300 ms, and the page stays smooth while it
+// is scrolled. On a machine with other work, set CANTINA_LOAD: then only the figures are printed.
 func TestAMillionLines(t *testing.T) {
 	c := startCluster(t)
 	c.run("run", "-q", "--id", "long", "--", "sh", "-c", million+" > /dev/null; "+million)
@@ -94,13 +94,15 @@ func TestAMillionLines(t *testing.T) {
 			}
 			requestAnimationFrame(frame)
 		})`, way.step))
-		numbers := eval[[]int](x, `[...document.querySelectorAll(".lines.tall .txt")].map(e => +/cart\/(\d+)/.exec(e.textContent)[1])`)
+		numbers := eval[[]int](x,
+			`[...document.querySelectorAll(".lines.tall .txt")].map(e => +/cart\/(\d+)/.exec(e.textContent)[1])`)
 		for i := range numbers[1:] {
 			if numbers[i+1] != numbers[i]+1 {
 				t.Fatalf("line %d after %d", numbers[i+1], numbers[i])
 			}
 		}
-		if first, last := numbers[0], numbers[len(numbers)-1]; way.step < 0 && first > 499000 || way.step > 0 && last < 501000 {
+		first, last := numbers[0], numbers[len(numbers)-1]
+		if way.step < 0 && first > 499000 || way.step > 0 && last < 501000 {
 			t.Errorf("scrolled %s: lines %d to %d", way.name, first, last)
 		}
 		slices.Sort(frames)
