@@ -85,8 +85,7 @@ func TestAnswerLostAfterCommit(t *testing.T) {
 			t.Fatalf("an answer came through: %+v", a)
 		default:
 		}
-		c.proxy.Set(etcdtest.Forward)
-		c.proxy.Cut()
+		c.proxy.CutTo(etcdtest.Forward)
 		a := <-got
 		row, ok := c.row(t, key)
 		if a.err != nil || !ok || row.Modified != a.revision || row.Created != row.Modified ||
@@ -107,8 +106,7 @@ func TestRequestLostBeforeCommit(t *testing.T) {
 		c.proxy.Set(etcdtest.DropRequests)
 		got := c.submit(key, "v")
 		c.proxy.Saw(t, key)
-		c.proxy.Set(etcdtest.Forward)
-		c.proxy.Cut()
+		c.proxy.CutTo(etcdtest.Forward)
 		a := <-got
 		row, ok := c.row(t, key)
 		// One revision for the bare transaction, the next for the batch.
@@ -127,8 +125,7 @@ func TestRequestArrivesLate(t *testing.T) {
 		c.proxy.Set(etcdtest.HoldRequests)
 		got := c.submit(key, "old")
 		c.proxy.Saw(t, key)
-		c.proxy.Cut()
-		c.proxy.Set(etcdtest.Forward)
+		c.proxy.CutTo(etcdtest.Forward)
 		if a := <-got; a.err != nil {
 			t.Fatal(a.err)
 		}

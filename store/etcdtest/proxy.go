@@ -164,6 +164,9 @@ func (p *Proxy) pump(l *link, requests bool) {
 func (p *Proxy) pass(l *link, requests bool, b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.links[l] {
+		return false // it is closed; Release sends what was kept
+	}
 	if requests {
 		p.seen = append(p.seen, b...)
 		close(p.news)
@@ -189,6 +192,10 @@ func (p *Proxy) pass(l *link, requests bool, b []byte) bool {
 func (p *Proxy) drop(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.dropLocked(l)
+}
+
+func (p *Proxy) dropLocked(l *link) {
 	_ = l.client.Close()
 	if len(l.kept) > 0 && !p.closed {
 		if p.links[l] {
@@ -236,13 +243,21 @@ func (p *Proxy) Saw(t testing.TB, text string) {
 // Cut closes all connections of clients.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
-	all := make([]*link, 0, len(p.links))
+	defer p.mu.Unlock()
 	for l := range p.links {
-		all = append(all, l)
+		p.dropLocked(l)
 	}
-	p.mu.Unlock()
-	for _, l := range all {
-		p.drop(l)
+}
+
+// CutTo closes all connections of clients and sets the mode for later ones: none begins in the
+// earlier mode and continues in this one.
+func (p *Proxy) CutTo(m Mode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = m
+	p.seen = nil
+	for l := range p.links {
+		p.dropLocked(l)
 	}
 }
 
