@@ -247,6 +247,7 @@ services:
 jobs:
   long:
     levels: [item]
+    cell_order: round_robin
     nodes: [{manual: [l1, l2, l3, l4]}]
     command: [%[1]s, "{}", sh, -c, "until [ -e %[2]s/go ]; do sleep 0.1; done"]
 `, w.command(), w.dir))
