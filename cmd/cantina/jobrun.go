@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cantina/action"
 	"cantina/api"
 	"cantina/lrp"
 	"cantina/resource"
@@ -31,11 +32,13 @@ type jobRunFlags struct {
 	memory                     int64
 	cpu                        int // thousandths
 	limit                      time.Duration
+	volumes                    []action.Volume
 }
 
 // newJobFlags are those that a resumed job without a command has already.
 func newJobFlags() []string {
-	return []string{"over", "parallel", "retries", "env", "env-file", "dir", "user", "memory", "cpu", "time-limit"}
+	return []string{"over", "parallel", "retries", "env", "env-file", "dir", "user", "memory", "cpu", "time-limit",
+		"volume"}
 }
 
 func jobRunVerb(c *cli) *cobra.Command {
@@ -80,6 +83,8 @@ func jobRunVerb(c *cli) *cobra.Command {
 		"value if set")
 	fl.StringVar(&f.dir, "dir", "", "working directory of the program")
 	fl.Var(&userFlag{&f.user}, "user", "user: name, uid or uid:gid; a name must exist on the cell")
+	fl.VarP(&volumeFlag{to: &f.volumes}, "volume", "v", "file or directory of the cell's machine: HOST:CONTAINER or "+
+		"HOST:CONTAINER:ro; repeatable. The batch tasks have isolation namespaces then")
 	fl.Var(&sizeFlag{bytes: &f.memory}, "memory", "memory that each reserves, also its limit, like 64Mi")
 	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors that each reserves, like 0.5 or 500m")
 	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "maximum run time of one attempt")
@@ -217,6 +222,13 @@ func (f *jobRunFlags) definition(c *cli, s subject, values over, args []string) 
 			variables[v.Name] = v.Value
 		}
 		job["env"] = variables
+	}
+	if len(f.volumes) > 0 {
+		var volumes []object
+		for _, v := range f.volumes {
+			volumes = append(volumes, object{"host": v.Host, "container": v.Container, "read_only": v.ReadOnly})
+		}
+		job["volumes"], job["isolation"] = volumes, action.IsolationNamespaces.String()
 	}
 	for field, value := range map[string]string{
 		"dir": f.dir, "user": f.user, "memory": unit((f.memory+1<<20-1)>>20, "Mi"), "cpu": unit(int64(f.cpu), "m"),

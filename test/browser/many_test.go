@@ -136,6 +136,46 @@ func TestManyServers(t *testing.T) {
 	x.clean()
 }
 
+// TestALargeJobOverThreeServers: the job of 100,000 nodes at each of three servers, of which one is stopped, is shown
+// soon and with little data, together and at one of them.
+func TestALargeJobOverThreeServers(t *testing.T) {
+	token := "CANTINA_TOKEN_FILE=" + filepath.Join(t.TempDir(), "token")
+	var servers []*cluster
+	var list []string
+	for range 3 {
+		c := startCluster(t, token)
+		c.run("apply", largeJob(t))
+		servers, list = append(servers, c), append(list, c.address)
+	}
+	servers[2].stop()
+	link, _, _ := servers[0].start("ui", "--servers", strings.Join(list, ","), "--listen", "127.0.0.1:0", "-q")
+	x := openTab(t)
+	x.open0(link)
+	x.shows("2/3", "down")
+	const size = `performance.getEntriesByType("resource").reduce((n, e) => n + e.transferSize, 0)`
+	for _, p := range []struct {
+		name, hash string
+		texts      []string
+	}{
+		{"large-many", "#/job/shop/large", []string{"1 server of 3 did not answer", "By server", list[0], list[1],
+			"200,000"}},
+		{"large-one", "#/at/" + strings.ReplaceAll(list[1], ":", "%3A") + "/job/shop/large",
+			[]string{"Level host", "host100", "0/1,000", "100,000"}},
+	} {
+		before, begin := eval[int](x, size), eval[float64](x, `performance.now()`)
+		x.open(p.hash, p.texts...)
+		took := eval[float64](x, `performance.now()`) - begin
+		if n := eval[int](x, size) - before; n > 1<<20 {
+			t.Errorf("%s: %d bytes were transferred", p.name, n)
+		} else {
+			t.Logf("%s: shown after %.0f ms, %d bytes", p.name, took, n)
+		}
+		x.shoot(p.name)
+	}
+	x.allowed(func(m string) bool { return strings.Contains(m, "status of 502") })
+	x.clean()
+}
+
 // TestTwoHundredServers: 20 hang and 5 have another version. All good rows are there long before the deadline of
 // those, and then each row has its state.
 func TestTwoHundredServers(t *testing.T) {

@@ -187,9 +187,9 @@ func TestNoAccess(t *testing.T) {
 	}
 }
 
-// TestALargeJob: its page reads counts, and the nodes that it shows. The bytes do not grow with the job.
-func TestALargeJob(t *testing.T) {
-	c := startCluster(t)
+// largeJob is the spec file of a job of 100,000 nodes.
+func largeJob(t *testing.T) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "large.yaml")
 	if err := os.WriteFile(file, []byte(`domain: shop
 jobs:
@@ -204,7 +204,13 @@ jobs:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.run("apply", file)
+	return file
+}
+
+// TestALargeJob: its page reads counts, and the nodes that it shows. The bytes do not grow with the job.
+func TestALargeJob(t *testing.T) {
+	c := startCluster(t)
+	c.run("apply", largeJob(t))
 	x := openTab(t)
 	x.open0(c.run("ui", "-q"))
 	x.open("#/jobs", "large", "100,000")
