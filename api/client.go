@@ -269,18 +269,21 @@ func (s *server) alive(ctx context.Context) bool {
 	return a.Body.Close() == nil
 }
 
+// hintStopped is the remedy for a server that does not answer.
+const hintStopped = "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"
+
 // silent is the error of a call to a server that did not answer that it is alive.
 func silent(address string, err error) *Error {
 	return &Error{Code: "no_connection", Message: "no answer from " + address, Exit: ExitConnection, cause: err,
 		Detail: &pb.ErrorDetail{Code: "no_connection",
-			Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
+			Hint: hintStopped}}
 }
 
 // unanswered is the error of a call that a server did not answer in time.
 func unanswered(address string, err error) *Error {
 	return &Error{Code: "timeout", Message: "timed out: no answer from " + address, Exit: ExitTimeout, cause: err,
 		Detail: &pb.ErrorDetail{Code: "timeout",
-			Hint: "its process may be stopped or overloaded; look at it and its log, or use another server (--addr)"}}
+			Hint: hintStopped}}
 }
 
 // sign gives a writing request its idempotency key.

@@ -234,10 +234,13 @@ func (id Identity) keep(k worker.Kept) Identity {
 
 // Save replaces the directory's files, that of the identity only with durable set: it is on the
 // disk when Save returns. The files always have the old or the new text.
-func (d diskIdentity) Save(id Identity, durable bool) error {
+func (d diskIdentity) Save(id Identity, durable bool) error { return d.store(id, durable, d.save) }
+
+// store saves the credit, and the identity by save with durable set.
+func (d diskIdentity) store(id Identity, durable bool, save func(Identity) error) error {
 	err := d.saveCredit(credit{id.Boot, id.Deadline, id.Promise})
 	if err == nil && durable {
-		err = d.save(id)
+		err = save(id)
 	}
 	if err != nil {
 		return fmt.Errorf("cell identity: %w", err)
@@ -279,14 +282,7 @@ type unsyncedIdentity struct{ diskIdentity }
 
 // Save overwrites the directory's files in place, each in one write, and padded so that none shrinks.
 func (d unsyncedIdentity) Save(id Identity, durable bool) error {
-	err := d.saveCredit(credit{id.Boot, id.Deadline, id.Promise})
-	if err == nil && durable {
-		err = d.overwrite(id)
-	}
-	if err != nil {
-		return fmt.Errorf("cell identity: %w", err)
-	}
-	return nil
+	return d.store(id, durable, d.overwrite)
 }
 
 func (d unsyncedIdentity) overwrite(id Identity) error {

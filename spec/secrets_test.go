@@ -21,15 +21,7 @@ func TestSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		var w *action.Workload
-		switch {
-		case len(got.Services) > 0:
-			w = &got.Services[0].Workload
-		case len(got.Tasks) > 0:
-			w = &got.Tasks[0].Definition.Workload
-		default:
-			w = &got.Jobs[0].Job.Workload
-		}
+		w := workloadOf(got)
 		want := []action.SecretFile{{Name: "DB", File: "db/password"}, {Name: "KEY", File: "key"}}
 		if !slices.Equal(w.Secrets, want) {
 			t.Errorf("%s: %v", kind, w.Secrets)
@@ -51,4 +43,15 @@ func TestSecrets(t *testing.T) {
 			}
 		}
 	}
+}
+
+// workloadOf is the workload of the only entry of a file.
+func workloadOf(f *File) *action.Workload {
+	switch {
+	case len(f.Services) > 0:
+		return &f.Services[0].Workload
+	case len(f.Tasks) > 0:
+		return &f.Tasks[0].Definition.Workload
+	}
+	return &f.Jobs[0].Job.Workload
 }

@@ -23,15 +23,7 @@ func TestVolumes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		var w *action.Workload
-		switch {
-		case len(got.Services) > 0:
-			w = &got.Services[0].Workload
-		case len(got.Tasks) > 0:
-			w = &got.Tasks[0].Definition.Workload
-		default:
-			w = &got.Jobs[0].Job.Workload
-		}
+		w := workloadOf(got)
 		want := []action.Volume{{Host: "/srv/a", Container: "/b", ReadOnly: true}, {Host: "/srv/c", Container: "/srv/c"}}
 		if !slices.Equal(w.Volumes, want) {
 			t.Errorf("%s: %v", kind, w.Volumes)

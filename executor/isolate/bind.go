@@ -148,8 +148,8 @@ func (t *tree) attach(root int, before []tree) error {
 	return nil
 }
 
-// mountPoint holds a path of the view, and makes what is missing of it. A link of the view leads to where its processes
-// see it lead, never out of the view.
+// mountPoint holds a path of the view, and makes its missing parts. A link of the view leads to where its processes see
+// it lead, never out of the view.
 func mountPoint(root int, name string, dir, missing bool) (int, error) {
 	fd, err := openAt(root, name, 0, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 	if err != unix.ENOENT || !missing {

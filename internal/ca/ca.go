@@ -196,15 +196,14 @@ func (a *Authority) template(r Request, now time.Time) (*x509.Certificate, error
 			a.cert.NotAfter.UTC().Format(time.RFC3339), ErrBad)
 	}
 	for _, h := range r.Hosts {
-		ip := net.ParseIP(h)
-		switch {
-		case ip != nil:
+		if ip := net.ParseIP(h); ip != nil {
 			c.IPAddresses = append(c.IPAddresses, ip)
-		case checkHost(h) != nil:
-			return nil, checkHost(h)
-		default:
-			c.DNSNames = append(c.DNSNames, h)
+			continue
 		}
+		if err := checkHost(h); err != nil {
+			return nil, err
+		}
+		c.DNSNames = append(c.DNSNames, h)
 	}
 	if len(r.Hosts) > 0 {
 		c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
@@ -212,7 +211,7 @@ func (a *Authority) template(r Request, now time.Time) (*x509.Certificate, error
 	return c, nil
 }
 
-// checkName refuses what is no plain name of a file.
+// checkName accepts plain names of files only.
 func checkName(name string) error {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
@@ -225,7 +224,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkHost refuses what is neither a host name nor an IP address.
+// checkHost accepts host names only.
 func checkHost(h string) error {
 	bad := fmt.Errorf("host %q: %w; give a host name or an IP address, without a port", h, ErrBad)
 	if len(h) > 253 {

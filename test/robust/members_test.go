@@ -148,11 +148,9 @@ func TestThreeServers(t *testing.T) {
 	}
 }
 
-// TestMinorityWritesNothing: of three servers, two are killed. The third refuses changes with the reason, and does not
-// answer from old state. When one is back, all goes on. Then all are stopped, and started again.
-func TestMinorityWritesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWitness(t)
+// startThreeWithWeb starts three servers and a cell, which runs the service web.
+func startThreeWithWeb(t *testing.T, w *witness) *cluster {
+	t.Helper()
 	c := startMembers(t, patient, 3, 1)
 	for name := range c.servers {
 		c.ready(name)
@@ -160,6 +158,15 @@ func TestMinorityWritesNothing(t *testing.T) {
 	apply(t, c.addr(), fmt.Sprintf("domain: d\nservices: {web: {command: [%s, web, sleep, '1000'], stop_grace: 1s}}\n",
 		w.command()))
 	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	return c
+}
+
+// TestMinorityWritesNothing: of three servers, two are killed. The third refuses changes with the reason, and does not
+// answer from old state. When one is back, all goes on. Then all are stopped, and started again.
+func TestMinorityWritesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t)
+	c := startThreeWithWeb(t, w)
 	was := c.status()
 	for _, name := range []string{"s1", "s2"} {
 		c.servers[name].kill()
@@ -237,13 +244,7 @@ func (c *cluster) members(at string, want func(map[string]*pb.StoreMember) bool)
 func TestMemberIsReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
-	c := startMembers(t, patient, 3, 1)
-	for name := range c.servers {
-		c.ready(name)
-	}
-	apply(t, c.addr(), fmt.Sprintf("domain: d\nservices: {web: {command: [%s, web, sleep, '1000'], stop_grace: 1s}}\n",
-		w.command()))
-	must(t, c.addr(), "wait", "web", "--timeout", "100s")
+	c := startThreeWithWeb(t, w)
 	at := c.servers["s1"].Addr
 	c.members(at, func(by map[string]*pb.StoreMember) bool {
 		leads, elected := 0, 0
