@@ -194,17 +194,17 @@ func (m *Member) AddMember(ctx context.Context, a MemberAddress) ([]MemberAddres
 		return nil, badList("%s: %w", a.Peer, err)
 	}
 	added := membership.NewMemberAsLearner(a.Name, urls, "", &now)
-	got, err := m.change(ctx, func(ctx context.Context) ([]*membership.Member, error) {
-		return m.server.Server.AddMember(ctx, *added)
+	err = m.change(ctx, added.ID, true, func(ctx context.Context) error {
+		_, err := m.server.Server.AddMember(ctx, *added)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("add member %s: %w", a.Name, err)
 	}
 	var list []MemberAddress
-	for _, x := range got {
-		list = append(list, MemberAddress{x.Name, peerOf(x)})
+	for _, x := range m.members() {
+		list = append(list, x.MemberAddress)
 	}
-	slices.SortFunc(list, func(a, b MemberAddress) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
@@ -230,8 +230,9 @@ func (m *Member) RemoveMember(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.change(ctx, func(ctx context.Context) ([]*membership.Member, error) {
-		return m.server.Server.RemoveMember(ctx, uint64(id))
+	err = m.change(ctx, id, false, func(ctx context.Context) error {
+		_, err := m.server.Server.RemoveMember(ctx, uint64(id))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("remove member %s: %w", name, err)
@@ -239,19 +240,31 @@ func (m *Member) RemoveMember(ctx context.Context, name string) error {
 	return nil
 }
 
-// settleTime is how long a change of the members waits for connections: etcd counts those that are 5 s old.
-const settleTime = 8 * time.Second
+const (
+	// settleTime is how long a change of the members waits for connections: etcd counts those that are 5 s old.
+	settleTime = 8 * time.Second
+	// changeTime limits one try. An entry is lost when another member is elected while it is on its way, and etcd would
+	// wait for it without end.
+	changeTime = 2 * time.Second
+)
 
-// change changes the members.
-func (m *Member) change(ctx context.Context, f func(context.Context) ([]*membership.Member, error)) (
-	[]*membership.Member, error) {
+// change adds the member of an id, or removes it. A try whose result is unknown is repeated: etcd never uses an id twice.
+func (m *Member) change(ctx context.Context, id types.ID, present bool, f func(context.Context) error) error {
 	for end := time.Now().Add(settleTime); ; {
-		got, err := do(ctx, m.backend, f)
-		if !errors.Is(err, etcderrors.ErrUnhealthy) || time.Now().After(end) {
-			return got, refusal(err)
+		try, cancel := context.WithTimeout(ctx, changeTime)
+		_, err := do(try, m.backend, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+		lost := err != nil && try.Err() != nil
+		cancel()
+		switch {
+		case err == nil, (m.server.Server.Cluster().Member(id) != nil) == present:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !lost && !errors.Is(err, etcderrors.ErrUnhealthy), time.Now().After(end):
+			return refusal(err)
 		}
 		if err := run.Pause(ctx, answerTime); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -265,7 +278,8 @@ func refusal(err error) error {
 			"remove them")
 	case errors.Is(err, membership.ErrTooManyLearners):
 		return conflict("another member does not vote yet: wait until it does, or remove it")
-	case errors.Is(err, etcderrors.ErrTimeout), errors.Is(err, etcderrors.ErrNoLeader),
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, etcderrors.ErrCanceled),
+		errors.Is(err, etcderrors.ErrTimeout), errors.Is(err, etcderrors.ErrNoLeader),
 		errors.Is(err, etcderrors.ErrTimeoutDueToLeaderFail), errors.Is(err, etcderrors.ErrTimeoutDueToConnectionLost):
 		return fmt.Errorf("%w (%w)", ErrNoMajority, err)
 	}
