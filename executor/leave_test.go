@@ -47,8 +47,8 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 	const loop = "; while :; do sleep 0.05; done"
 	dir := tempDir(t)
-	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up%s`,
-		dir, loop)
+	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up; `+
+		`echo > %s/trap%s`, dir, dir, loop)
 	for name, c := range map[string]struct {
 		script string
 		stop   func(*Executor, string) error
@@ -58,10 +58,11 @@ func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 		"is deleted":       {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Delete, ""},
 		"is slow to end":   {"(" + late + ") & wait; wait", (*Executor).Stop, "late"},
 		"leftovers are":    {"trap 'exit 3' TERM; (" + late + ") &" + loop[1:], (*Executor).Stop, "late"},
-		"ended on its own": {"(" + late + ") & exit 3", func(*Executor, string) error { return nil }, "late"},
+		"ended on its own": {"(" + late + ") & until [ -e " + dir + "/trap ]; do sleep 0.05; done; exit 3", func(*Executor, string) error { return nil }, "late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(filepath.Join(dir, "go"))
+			os.Remove(filepath.Join(dir, "trap"))
 			cfg := testConfig(tempDir(t))
 			e, stop := runExecutor(t, cfg)
 			needGroups(t, e)
