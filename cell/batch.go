@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cantina/action"
@@ -47,6 +48,8 @@ type batchRuns struct {
 	runs   runs
 	ends   *mailbox[worker.WorkEnded]
 	ending *run.Loop // of ends
+
+	probeFailed atomic.Bool // the last probe
 }
 
 func newBatchRuns(c *Cell) *batchRuns {

@@ -310,6 +310,12 @@ func (c *Cell) State() worker.State {
 	return state
 }
 
+// Leaving reports that the cell takes no new work, because it is being emptied or its process ends.
+func (c *Cell) Leaving() bool { return c.leaving.Load() || c.drain.now().on }
+
+// ProbeFailed reports that the last probe could not make and remove a container.
+func (c *Cell) ProbeFailed() bool { return c.batch.probeFailed.Load() }
+
 // DirID is the id of the cell's data directory.
 func (c *Cell) DirID() string {
 	c.session.mu.Lock()

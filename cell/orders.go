@@ -22,6 +22,7 @@ func (o *orders) probe(ctx context.Context, number int64) {
 	limit, cancel := o.session.limit(ctx, o.cfg.ProbeTimeout)
 	defer cancel()
 	err := o.exec.Probe(limit)
+	o.probeFailed.Store(err != nil)
 	ev := worker.ProbeEnded{Probe: number, OK: err == nil}
 	if err != nil {
 		ev.Reason = err.Error()

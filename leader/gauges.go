@@ -41,3 +41,14 @@ func (t *Term) Gauges() Gauges {
 	}
 	return g
 }
+
+// Answer returns when each part of the term has answered: none of them hangs.
+func (t *Term) Answer() {
+	t.Board.Count()
+	t.Auctioneer.Stats()
+	t.Registry.Live()
+	t.lease.Queues()
+}
+
+// TakesWrites reports that the store takes writes.
+func (t *Term) TakesWrites() bool { return t.lease.NoRoom() == nil }

@@ -139,7 +139,7 @@ func runCell(c *cli, f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg.Metrics = monitor.set()
+	cfg.Metrics, cfg.Health = monitor.set(), monitor.health
 	if f.simulate != 0 {
 		return runSimulatedCell(c, cfg, f, log, monitor)
 	}

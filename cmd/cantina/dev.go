@@ -21,6 +21,7 @@ import (
 	"cantina/internal/guard"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/internal/systemd"
 	"cantina/internal/text"
 	"cantina/worker"
 )
@@ -164,6 +165,7 @@ func runDev(c *cli, f devFlags) error {
 		return err
 	}
 	cfg.Metrics, work.Metrics = monitor.set(), monitor.set()
+	cfg.Health, work.Health = monitor.health, monitor.health
 	server, err := openServer(c, cfg, f.socket, f.group, devSocket)
 	if err != nil {
 		return err
@@ -299,11 +301,11 @@ func runProcess(c *cli, log *slog.Logger, h host, readyFD int, addresses []strin
 		for _, a := range addresses {
 			c.sayf("listening on %s\n", a)
 		}
-		if err := ready(readyFD, addresses); err != nil {
+		if err := errors.Join(ready(readyFD, addresses), systemd.Notify("READY=1")); err != nil {
 			return err
 		}
 		<-ctx.Done()
-		return ctx.Err()
+		return errors.Join(ctx.Err(), systemd.Notify("STOPPING=1"))
 	})
 	err := g.Run(ctx)
 	end()

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"cantina/internal/guard"
+	"cantina/internal/health"
 	"cantina/internal/metric"
 	"cantina/internal/node"
 	"cantina/internal/run"
+	"cantina/internal/systemd"
 )
 
 // metricsFlag is that of the listener for monitoring.
@@ -16,20 +20,25 @@ type metricsFlag struct{ address string }
 
 func (m *metricsFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.address, "metrics", "",
-		"address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/ "+
-			"(default: none)")
+		"address for monitoring, host:port or unix:PATH: Prometheus metrics at /metrics, profiles at /debug/pprof/, "+
+			"health at /healthz and /readyz (default: none)")
 }
 
-// metrics is the listener for monitoring of this process; without one it takes no measurements.
-type metrics struct{ served *node.Metrics }
+// metrics is the listener for monitoring of this process; without one it takes no measurements. Its
+// health is checked in any case.
+type metrics struct {
+	served *node.Metrics
+	health *health.Set
+}
 
 // open listens, protected as the process's other addresses are.
 func (m *metricsFlag) open(c *cli, log *slog.Logger, insecure bool, token guard.Token) (metrics, error) {
+	h := &health.Set{}
 	if m.address == "" {
-		return metrics{}, nil
+		return metrics{health: h}, nil
 	}
 	served, err := node.OpenMetrics(c.ctx, guard.Listener{Address: m.address, TLS: c.tls, Insecure: insecure, Token: token,
-		Flag: "--metrics", Log: log})
+		Flag: "--metrics", Log: log}, h)
 	if err != nil {
 		return metrics{}, err
 	}
@@ -37,7 +46,7 @@ func (m *metricsFlag) open(c *cli, log *slog.Logger, insecure bool, token guard.
 		log.Warn(w)
 	}
 	c.sayf("metrics on %s\n", served.Address())
-	return metrics{served}, nil
+	return metrics{served, h}, nil
 }
 
 func (m metrics) set() *metric.Set {
@@ -50,5 +59,22 @@ func (m metrics) set() *metric.Set {
 func (m metrics) run(g *run.Group) {
 	if m.served != nil {
 		g.Add("metrics", m.served.Run)
+	}
+	if every := systemd.WatchdogEvery(); every > 0 {
+		g.Add("watchdog", func(ctx context.Context) error { return watchdog(ctx, every, m.health) })
+	}
+}
+
+// watchdog reports to systemd that the process works, as long as it does.
+func watchdog(ctx context.Context, every time.Duration, h *health.Set) error {
+	for {
+		if health.OK(h.Live()) {
+			if err := systemd.Notify("WATCHDOG=1"); err != nil {
+				return err
+			}
+		}
+		if err := run.Pause(ctx, every); err != nil {
+			return err
+		}
 	}
 }

@@ -141,7 +141,7 @@ func runServer(c *cli, f serverFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg.Metrics = monitor.set()
+	cfg.Metrics, cfg.Health = monitor.set(), monitor.health
 	server, err := openServer(c, cfg, f.socket, f.group, serverSocket)
 	if err != nil {
 		return err

@@ -143,9 +143,12 @@ func (d *Door) check(r *http.Request) *refusal {
 	return nil
 }
 
+// healthPaths are the paths that need no credentials: their answers have no secret.
+var healthPaths = []string{"/health", "/healthz", "/readyz"}
+
 // health reports whether a request only checks that the server lives: a monitor has no token.
 func health(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == "/health"
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(healthPaths, r.URL.Path)
 }
 
 // PagePath is where the files of the web UI are. They are the same for everyone and hold no data, so

@@ -95,7 +95,9 @@ func TestPermittedCallers(t *testing.T) {
 			q.Header["Sec-Fetch-Site"] = []string{"none",
 				"cross-site"}
 		}},
-		"health without a token": {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health" }},
+		"health without a token":  {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/health" }},
+		"healthz without a token": {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/healthz" }},
+		"readyz without a token":  {200, func(q *http.Request) { q.Header.Del("Authorization"); q.URL.Path = "/readyz" }},
 		"POST of health": {401, func(q *http.Request) {
 			q.Header.Del("Authorization")
 			q.URL.Path,

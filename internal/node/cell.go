@@ -24,6 +24,7 @@ import (
 	"cantina/image"
 	"cantina/image/cache"
 	"cantina/internal/guard"
+	"cantina/internal/health"
 	"cantina/internal/link"
 	"cantina/internal/metric"
 	"cantina/internal/run"
@@ -77,6 +78,8 @@ type CellConfig struct {
 	RebootCommand []string
 	// Metrics gets the cell's measurements; nil = none.
 	Metrics *metric.Set
+	// Health gets the cell's checks, and is served on its address; nil = a set of its own.
+	Health *health.Set
 	// User runs the work that names none; empty = the cell itself.
 	User string
 	// Secrets has a directory for each domain with the files of its secrets; empty = none.
@@ -199,6 +202,10 @@ func OpenCell(ctx context.Context, cfg CellConfig) (_ *Cell, err error) {
 		return nil, errors.Join(err, n.closeListener())
 	}
 	cfg.Metrics.Watch(n.samples)
+	if n.cfg.Health == nil {
+		n.cfg.Health = &health.Set{}
+	}
+	n.cfg.Health.Add(n.health())
 	n.local = &link.Local{Cell: n.cell, Name: cfg.Name, Output: exec.Output(), Executor: exec}
 	if n.client != nil {
 		h := link.NewCellHandler(n.local)
@@ -276,7 +283,7 @@ func (n *Cell) Run(ctx context.Context) error {
 	var g run.Group
 	g.Add("executor", n.exec.Run)
 	if n.door != nil {
-		h := link.NewCellHandler(n.local)
+		h := n.handler()
 		g.Add("listener "+n.door.Address(), func(ctx context.Context) error { return n.door.Serve(ctx, h) })
 	}
 	g.Add("cell", n.cell.Run)

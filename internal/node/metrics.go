@@ -5,24 +5,26 @@ import (
 
 	"cantina/executor"
 	"cantina/internal/guard"
+	"cantina/internal/health"
 	"cantina/internal/metric"
 	"cantina/leader"
 	"cantina/worker"
 )
 
-// Metrics is the listener of a process for its metrics and profiles.
+// Metrics is the listener of a process for its metrics, profiles and health.
 type Metrics struct {
 	*metric.Set
-	door *guard.Door
+	health *health.Set
+	door   *guard.Door
 }
 
 // OpenMetrics takes the address. It fails as OpenServer does.
-func OpenMetrics(ctx context.Context, l guard.Listener) (*Metrics, error) {
+func OpenMetrics(ctx context.Context, l guard.Listener, h *health.Set) (*Metrics, error) {
 	d, err := l.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Metrics{metric.New(), d}, nil
+	return &Metrics{metric.New(), h, d}, nil
 }
 
 // Address returns where it listens; Warning reports that it is unprotected.
@@ -32,7 +34,12 @@ func (m *Metrics) Address() string { return m.door.Address() }
 func (m *Metrics) Warning() string { return m.door.Warning }
 
 // Run serves until ctx is done.
-func (m *Metrics) Run(ctx context.Context) error { return m.door.Serve(ctx, m.Handler()) }
+func (m *Metrics) Run(ctx context.Context) error {
+	mux := guard.NewMux()
+	mux.Handle("/", m.Handler())
+	m.health.Register(mux)
+	return m.door.Serve(ctx, mux)
+}
 
 // Close gives the address back, of one that was not run.
 func (m *Metrics) Close() error { return m.door.Close() }

@@ -17,6 +17,7 @@ import (
 	"cantina/executor"
 	"cantina/fence"
 	"cantina/internal/guard"
+	"cantina/internal/health"
 	"cantina/internal/link"
 	"cantina/internal/metric"
 	"cantina/internal/run"
@@ -54,6 +55,8 @@ type ServerConfig struct {
 
 	// Metrics gets the server's measurements; nil = none.
 	Metrics *metric.Set
+	// Health gets the server's checks, and is served on its addresses; nil = a set of its own.
+	Health *health.Set
 
 	// Zones finds the time zones of schedules; their rules are read again regularly. Settings.Zone is
 	// made from it.
@@ -77,6 +80,7 @@ type Server struct {
 	known  store.Leader // the leader, by the store
 	cause  string       // why this server cannot lead
 	member *etcd.Member // the embedded one, while it is open
+	store  *store.Store // while it is open
 }
 
 // OpenServer takes the data directory and the addresses: it fails at once when either
@@ -117,6 +121,10 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		conf.Members = storeMembers{s}
 	}
 	s.api = api.New(conf)
+	if s.cfg.Health == nil {
+		s.cfg.Health = &health.Set{}
+	}
+	s.cfg.Health.Add(s.health())
 	if cfg.Metrics != nil {
 		s.cells.OnWait(cfg.Metrics.CallWaited)
 		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}
@@ -223,6 +231,8 @@ func (s *Server) runStore(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, closeStore())
 	}
+	s.setStore(st)
+	defer s.setStore(nil)
 	var g run.Group
 	g.Add("upkeep", upkeep)
 	g.Add("watch", func(ctx context.Context) error { return s.watch(ctx, st) })
@@ -411,6 +421,7 @@ func (s *Server) handler() *guard.Mux {
 		mux.Handle(path, h)
 	}
 	mux.Handle("GET "+guard.PagePath, ui.Handler(guard.PagePath))
+	s.cfg.Health.Register(mux)
 	mux.Handle("/", s.api.Handler())
 	return mux
 }

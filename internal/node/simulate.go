@@ -96,6 +96,9 @@ func OpenSimulation(ctx context.Context, cfg CellConfig, n int) (*Simulation, er
 		return nil, errors.Join(err, s.close())
 	}
 	cfg.Metrics.Watch(s.samples)
+	if cfg.Health != nil {
+		cfg.Health.Add(s.health())
+	}
 	return s, nil
 }
 

@@ -64,6 +64,12 @@ func TestFullDiskUnderTheStore(t *testing.T) {
 			t.Errorf("ps on a full disk: %s", out)
 		}
 		shows(t, d.Addr, []string{"writes are suspended", "MiB free in"}, "status")
+		if code, text := scrape(t, d.Addr, "/readyz", nil); code != 503 || !strings.Contains(text, "[-]writes failed: ") {
+			t.Errorf("ready with a full disk: %d %s", code, text)
+		}
+		if code, text := scrape(t, d.Addr, "/healthz", nil); code != 200 {
+			t.Errorf("a restart does not help a full disk: %d %s", code, text)
+		}
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}

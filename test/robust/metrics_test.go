@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"cantina/store/etcdtest"
 )
 
 // scrape asks the listener for monitoring.
@@ -144,8 +146,38 @@ func TestMetrics(t *testing.T) {
 	if now, _ := s.metrics(); now[`cantina_cell_sessions{state="NEW"}`] != 3 {
 		t.Errorf("simulated cells: %v", now)
 	}
+	for _, c := range []struct {
+		address, path string
+		code          int
+		lines         string
+	}{
+		{d.Addr, "/healthz", 200, "[+]server ok\n[+]cell ok\nhealthz check passed\n"},
+		{d.monitored(), "/readyz", 200, "[+]store ok\n[+]leader ok\n[+]writes ok\n[+]session ok\n[+]executor ok\n" +
+			"[+]processes ok\n[+]disk ok\n[+]work ok\nreadyz check passed\n"},
+		{s.monitored(), "/healthz", 200, "[+]cells ok\nhealthz check passed\n"},
+		{s.monitored(), "/readyz", 503, "[-]session failed: is NEW: no leader counts on this cell\nreadyz check failed\n"},
+	} {
+		if code, text := scrape(t, c.address, c.path, nil); code != c.code || text != c.lines {
+			t.Errorf("%s: %d\n%s", c.path, code, text)
+		}
+	}
 	if r := cli(t, d.Addr, "server", "--data", filepath.Join(dir, "other"), "--socket", "none", "--listen", "127.0.0.1:0",
 		"--metrics", d.monitored()); r.code == 0 || !strings.Contains(r.err, "--metrics") {
 		t.Errorf("an address that is in use: code %d, %s", r.code, r.err)
+	}
+}
+
+// TestHealthWithoutAMajority: a server that is alone of three works, so that it is not restarted, and takes no traffic.
+func TestHealthWithoutAMajority(t *testing.T) {
+	s := start(t, "a", "server", "--name", "a", "--data", tempDir(t), "--socket", "none", "--listen", "127.0.0.1:0",
+		"--new-cluster", "--initial-cluster", "a="+etcdtest.FreeAddr(t)+",b=127.0.0.1:1,c=127.0.0.1:2").wait()
+	if !eventually(func() bool {
+		_, text := scrape(t, s.Addr, "/readyz", nil)
+		return strings.Contains(text, "[-]store failed: is starting; this needs a majority")
+	}) {
+		t.Error("the missing majority is not reported")
+	}
+	if code, text := scrape(t, s.Addr, "/healthz", nil); code != http.StatusOK {
+		t.Errorf("%d %s", code, text)
 	}
 }
