@@ -26,8 +26,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestChangeIsLost: a change of the members whose entry, or whose answer, is lost is tried again, and returns. etcd sets
-// no limit of its own to the wait.
+// TestChangeIsLost: a change of the members whose entry, or whose answer, is lost is tried again, and returns. etcd
+// sets no limit of its own to the wait.
 func TestChangeIsLost(t *testing.T) {
 	f, err := datadir.Open(filepath.Join(t.TempDir(), "server"))
 	if err != nil {

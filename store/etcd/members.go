@@ -248,7 +248,8 @@ const (
 	changeTime = 2 * time.Second
 )
 
-// change adds the member of an id, or removes it. A try whose result is unknown is repeated: etcd never uses an id twice.
+// change adds the member of an id, or removes it. A try whose result is unknown is repeated: etcd never uses an id
+// twice.
 func (m *Member) change(ctx context.Context, id types.ID, present bool, f func(context.Context) error) error {
 	for end := time.Now().Add(settleTime); ; {
 		try, cancel := context.WithTimeout(ctx, changeTime)
