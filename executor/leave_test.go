@@ -54,11 +54,12 @@ func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
 		stop   func(*Executor, string) error
 		last   string // "late": it ends by itself when the test lets it
 	}{
-		"heeds no signal":  {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Stop, "ending"},
-		"is deleted":       {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Delete, ""},
-		"is slow to end":   {"(" + late + ") & wait; wait", (*Executor).Stop, "late"},
-		"leftovers are":    {"trap 'exit 3' TERM; (" + late + ") &" + loop[1:], (*Executor).Stop, "late"},
-		"ended on its own": {"(" + late + ") & until [ -e " + dir + "/trap ]; do sleep 0.05; done; exit 3", func(*Executor, string) error { return nil }, "late"},
+		"heeds no signal": {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Stop, "ending"},
+		"is deleted":      {"trap 'echo ending' TERM; echo up" + loop, (*Executor).Delete, ""},
+		"is slow to end":  {"(" + late + ") & wait; wait", (*Executor).Stop, "late"},
+		"leftovers are":   {"trap 'exit 3' TERM; (" + late + ") &" + loop[1:], (*Executor).Stop, "late"},
+		"ended on its own": {"(" + late + ") & until [ -e " + dir + "/trap ]; do sleep 0.05; done; exit 3",
+			func(*Executor, string) error { return nil }, "late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(filepath.Join(dir, "go"))
