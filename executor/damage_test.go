@@ -21,6 +21,7 @@ import (
 // TestDamagedPrevious: any file that names the leftovers of a dead cell may be unreadable. Its successor still
 // knows all of them, and adopts or ends them.
 func TestDamagedPrevious(t *testing.T) {
+	t.Parallel()
 	for _, damage := range []struct {
 		files string // pattern below the directory
 		lives bool
@@ -70,6 +71,7 @@ func TestDamagedPrevious(t *testing.T) {
 
 // TestDamagedIdentityByTracker: a successor that has only the control groups finds its own, and no other cell's.
 func TestDamagedIdentityByTracker(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"damaged", "removed"} {
 		t.Run(name, func(t *testing.T) {
 			dataDir, dir := tempDir(t), tempDir(t)
@@ -203,6 +205,7 @@ func (l lineChan) Write(b []byte) (int, error) {
 
 // TestCopiedDir: two cells whose directories have the same identity do not share groups.
 func TestCopiedDir(t *testing.T) {
+	t.Parallel()
 	a, b := tempDir(t), tempDir(t)
 	e, stop := runExecutor(t, testConfig(a))
 	needGroups(t, e)

@@ -98,6 +98,7 @@ func TestTouchedDirIsNotGivenOutAgain(t *testing.T) {
 
 // TestDirsOfShortContainers: no container sees the files of an earlier one.
 func TestDirsOfShortContainers(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	for i := range 30 {
 		id := string(rune('A' + i))

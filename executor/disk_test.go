@@ -37,6 +37,7 @@ func fill(t testing.TB, dir string) (free func()) {
 // TestACellOnAFullDisk: it takes no work and reports the reason. Lost output is a gap and stands in the result. The
 // cell goes on by itself when there is room.
 func TestACellOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dataDir := tempDir(t)
 	if err := unix.Mount("tmpfs", dataDir, "tmpfs", 0, "size=32m"); err != nil {
@@ -120,6 +121,7 @@ func TestForeignDisk(t *testing.T) {
 // TestACellWithoutInodes takes no work and reports the reason, within seconds and without a probe, and goes on by
 // itself when there are some.
 func TestACellWithoutInodes(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dataDir := tempDir(t)
 	if err := unix.Mount("tmpfs", dataDir, "tmpfs", 0, "size=64m,nr_inodes=2000"); err != nil {

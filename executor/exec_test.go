@@ -16,6 +16,7 @@ import (
 )
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	root := smallRoot(t)
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
@@ -152,6 +153,7 @@ func readUntil(t *testing.T, r io.Reader, want string) string {
 // TestExecLeavesProcessesBehind: the streams end with the program, although a process that it has started holds them
 // open. All output before that arrives.
 func TestExecLeavesProcessesBehind(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	if err := e.Launch(Reservation{ID: "x"}, sh("sleep 1000")); err != nil {
 		t.Fatal(err)
@@ -288,6 +290,7 @@ func TestCopyHasTheRightsOfTheUser(t *testing.T) {
 
 // TestCopy: links in a directory stay links, and lead nowhere else than for a program of the container.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	root := smallRoot(t)
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,

@@ -55,6 +55,7 @@ func TestAShorterGrace(t *testing.T) {
 // TestKillBeforeTheDriverSeesTheRequest: a program that is killed at once, at a request, was stopped;
 // it has not failed on its own. The kill may come before the driver of the container runs.
 func TestKillBeforeTheDriverSeesTheRequest(t *testing.T) {
+	t.Parallel()
 	for shape, change := range map[string]func(*Spec){
 		"single": func(*Spec) {},
 		"steps":  func(s *Spec) { s.Workload.Action = action.Action{Serial: []action.Action{s.Workload.Action}} },

@@ -146,6 +146,7 @@ func clearTracker(t *testing.T, e *Executor, h *executortest.HungMount) {
 
 // TestHungStartGoesOn: a file system that answers after a while costs nothing but that.
 func TestHungStartGoesOn(t *testing.T) {
+	t.Parallel()
 	h := hungMount(t)
 	e := testExecutor(t, nil)
 	for name, s := range hungStarts(h.Dir) {
@@ -167,6 +168,7 @@ func TestHungStartGoesOn(t *testing.T) {
 
 // TestHungStartTimeout: the start timeout ends a start as far as the kernel lets it.
 func TestHungStartTimeout(t *testing.T) {
+	t.Parallel()
 	h := hungMount(t)
 	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
 	needGroups(t, e)
@@ -233,6 +235,7 @@ func TestHungCheckAndExec(t *testing.T) {
 // TestCellWithHungStartEnds: the cell's process ends although a start hangs. The hung start keeps nothing of the
 // cell, above all not its lock. Its successor shows the stuck container.
 func TestCellWithHungStartEnds(t *testing.T) {
+	t.Parallel()
 	h := hungMount(t)
 	dataDir := tempDir(t)
 	starts := hungStarts(h.Dir)
@@ -292,6 +295,7 @@ func TestDirectoryIsNamed(t *testing.T) {
 // TestHungTransfers: files that go to, or come from, a file system that does not answer
 // hang alone: more of them than may be fetched at a time.
 func TestHungTransfers(t *testing.T) {
+	t.Parallel()
 	h := hungMount(t)
 	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
 	needGroups(t, e)
@@ -378,6 +382,7 @@ func TestUploadFromOutside(t *testing.T) {
 // TestHungSourcesAndCopies: a file: source, a copy and a result file on a file system that
 // does not answer hang alone, or not at all.
 func TestHungSourcesAndCopies(t *testing.T) {
+	t.Parallel()
 	h := hungMount(t)
 	e := testExecutor(t, func(c *Config) { c.StuckAfter = 100 * time.Millisecond })
 	needGroups(t, e)

@@ -44,6 +44,7 @@ func imageFile(t *testing.T, c v1.Config) string {
 // TestSettingsOfAnImageAreDefaults: its program, directory, environment, user and
 // stop signal, each unless the entry has its own.
 func TestSettingsOfAnImageAreDefaults(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	e := testExecutor(t, nil)
 	file := imageFile(t, v1.Config{Entrypoint: []string{"sh", "-c",
@@ -85,6 +86,7 @@ func TestSettingsOfAnImageAreDefaults(t *testing.T) {
 }
 
 func TestAnImageSetsItsStopSignal(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	e := testExecutor(t, nil)
 	file := imageFile(t, v1.Config{StopSignal: "SIGUSR2",

@@ -131,6 +131,7 @@ func smallRoot(t testing.TB) string {
 }
 
 func TestRootfsDir(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	root := smallRoot(t)
 	e := testExecutor(t, nil)

@@ -27,6 +27,7 @@ func keep(s Spec) Spec {
 }
 
 func TestKeptContainerIsOrdinaryOtherwise(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	s := keep(sh("echo out; echo err >&2; echo state > $CANTINA_STATUS; exit 5"))
@@ -135,6 +136,7 @@ func numbered(lines []string, n int) error {
 }
 
 func TestReadoption(t *testing.T) {
+	t.Parallel()
 	// Each writer goes through more than one file of its shim.
 	writers, kills, count, long := 16, 20, 2500, shim.SegmentSize/2000
 	if testing.Short() {
@@ -217,6 +219,7 @@ func allLines(t testing.TB, e *Executor, id string) (out []string) {
 }
 
 func TestAdoptedKeepsItsDeadline(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	s := script{Dir: dataDir, Jobs: []job{
 		{ID: "early", Bound: true, Spec: keep(writesPid(dir, "early", ""))},
@@ -291,6 +294,7 @@ func TestSuccessorDoesNotExtendAnAdoptedDeadline(t *testing.T) {
 
 // TestRecordedDeadlineIsInherited: the next successor finds the deadline that a leader extended after one adoption.
 func TestRecordedDeadlineIsInherited(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Deadline: 20 * time.Second,
 		Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})
@@ -322,6 +326,7 @@ func TestRecordedDeadlineIsInherited(t *testing.T) {
 // TestKeptWorkEndsWhileNoCellIsThere: its shim holds its time limit; how it ended, and its result
 // file, are read by the successor, also when a reaper has removed its group meanwhile.
 func TestKeptWorkEndsWhileNoCellIsThere(t *testing.T) {
+	t.Parallel()
 	const limit = 6 * time.Second
 	dataDir, dir := tempDir(t), tempDir(t)
 	limited := func(s Spec) Spec {
@@ -387,6 +392,7 @@ func TestKeptWorkEndsWhileNoCellIsThere(t *testing.T) {
 
 // TestTimeLimitOfKeptWorkOverARestart: it counts from the start of the work, and is named whole.
 func TestTimeLimitOfKeptWorkOverARestart(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	s := keep(writesPid(dir, "x", `trap "" TERM;`))
 	s.Workload.TimeLimit, s.Workload.Termination.Grace = 5*time.Second, 100*time.Millisecond

@@ -299,6 +299,7 @@ func TestDeleteInDelegateMode(t *testing.T) {
 // TestReaperForgetsEndedProcesses: a kill that was passed to the reaper does not reach a later container of the
 // same id, also through a restarted reaper.
 func TestReaperForgetsEndedProcesses(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	const grace = 700 * time.Millisecond
@@ -326,6 +327,7 @@ func TestReaperForgetsEndedProcesses(t *testing.T) {
 }
 
 func TestKillTargets(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needGroups(t, e)
 	for target, want := range map[action.KillTarget]string{action.TargetChild: "main", action.TargetGroup: "main group",

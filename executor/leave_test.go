@@ -45,6 +45,7 @@ func TestGracefulEndLetsKeptGoOn(t *testing.T) {
 // does not outlive its cell. It is stopped and killed after its grace; its last output is stored, and nothing is
 // left.
 func TestGracefulEndEndsTheRequestedWork(t *testing.T) {
+	t.Parallel()
 	const loop = "; while :; do sleep 0.05; done"
 	dir := tempDir(t)
 	late := fmt.Sprintf(`trap "echo ending; while [ ! -e %s/go ]; do sleep 0.05; done; echo late; exit" TERM; echo up; `+

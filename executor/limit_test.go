@@ -32,6 +32,7 @@ func needLimit(t testing.TB, e *Executor, name string) {
 const hog = "exec tail /dev/zero"
 
 func TestOutOfMemoryIsReported(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
 	s := sh(hog)
@@ -53,6 +54,7 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 
 // TestVerdictIsNotOfThePredecessor, for any limits that follow one another in one slot.
 func TestVerdictIsNotOfThePredecessor(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needLimit(t, e, "memory")
 	needLimit(t, e, "cpu")
@@ -133,6 +135,7 @@ func TestForkBombUnderAPidsLimit(t *testing.T) {
 }
 
 func TestProcessorQuota(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	needLimit(t, e, "cpu")
 	s := sh("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")

@@ -48,6 +48,7 @@ func TestUnreadEndIsNotLost(t *testing.T) {
 // TestSuccessorNeedsTheRecordsOfKeptWork: a cell does not start while it cannot read how something kept
 // ended, or until when it may live.
 func TestSuccessorNeedsTheRecordsOfKeptWork(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Deadline: time.Hour,
 		Jobs: []job{{ID: "x", Bound: true, Spec: keep(writesPid(dir, "x", ""))}}})

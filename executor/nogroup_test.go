@@ -58,6 +58,7 @@ func TestExecEndsWithItsContainerWithoutGroups(t *testing.T) {
 // TestEveryProcessIsWrittenDownWithoutGroups: a successor ends all processes of a container,
 // not only the one that was started last.
 func TestEveryProcessIsWrittenDownWithoutGroups(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	s := writesPid(dir, "main", "")
 	s.Workload.Sidecars = []action.Action{writesPid(dir, "side", "").Workload.Action}
@@ -161,6 +162,7 @@ func TestThawWhileAProgramWaits(t *testing.T) {
 // TestStopSignalOfAProgramWithoutSession: it reaches a program that shares the cell's session, for each target and
 // each shape of the work.
 func TestStopSignalOfAProgramWithoutSession(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]CgroupMode{"groups": CgroupAuto, "none": CgroupNone} {
 		e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
 		for _, target := range []action.KillTarget{action.TargetCgroup, action.TargetGroup, action.TargetChild} {
@@ -189,6 +191,7 @@ func TestStopSignalOfAProgramWithoutSession(t *testing.T) {
 // TestProgramBesideAdoptedWorkWithoutGroups: a cell without control groups runs a program in the group of a container
 // that an earlier cell has limited, and a check as well.
 func TestProgramBesideAdoptedWorkWithoutGroups(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	s := keep(sh("exec sleep 1000"))
 	s.Workload.MaxPids, s.Workload.Resources = 100, resource.Amounts{resource.MemoryMB: 64}

@@ -31,6 +31,7 @@ func pidsOf(t *testing.T, dir, name string) []procid.Identity {
 }
 
 func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Jobs: []job{
 		{ID: "bound", Bound: true, Spec: writesPid(dir, "bound", "")},
@@ -71,6 +72,7 @@ func TestDeadlineHoldsWhileTheCellIsStopped(t *testing.T) {
 }
 
 func TestNothingOutlivesAKilledCell(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	s := script{Dir: dataDir}
 	for i := range 100 {

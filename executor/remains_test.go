@@ -78,6 +78,7 @@ func TestNoContainerKeepsACellFromItsStart(t *testing.T) {
 
 // TestDeletedDirectoriesAreGone, whatever a container has left there.
 func TestDeletedDirectoriesAreGone(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	for name, text := range stubborn(t) {
 		t.Run(name, func(t *testing.T) {

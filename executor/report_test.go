@@ -38,6 +38,7 @@ func TestResultInWords(t *testing.T) {
 
 // TestEndOfEachAttemptStays: how a container ended can be read when it is gone.
 func TestEndOfEachAttemptStays(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	limited := sh(hog)
 	limited.Workload.Resources = resource.Amounts{resource.MemoryMB: 32}
@@ -101,6 +102,7 @@ func TestOutputIsFoundByAttempt(t *testing.T) {
 
 // TestUseIsThatOfTheContainer: of all its processes, and of nothing of the cell.
 func TestUseIsThatOfTheContainer(t *testing.T) {
+	t.Parallel()
 	ballast := make([]byte, 128<<20) // the cell is large
 	for i := 0; i < len(ballast); i += 4096 {
 		ballast[i] = 1

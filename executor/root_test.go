@@ -34,6 +34,7 @@ func rootExecutor(t *testing.T) (*Executor, func(script string) Spec) {
 
 // TestRootResults: a program with a root of its own is reported as any other.
 func TestRootResults(t *testing.T) {
+	t.Parallel()
 	e, root := rootExecutor(t)
 	for want, script := range map[string]string{
 		"exit status 3":   "echo out; echo err >&2; exit 3",
@@ -67,6 +68,7 @@ func TestRootResults(t *testing.T) {
 
 // TestRootSecrets: the environment stands neither in arguments nor on disk.
 func TestRootSecrets(t *testing.T) {
+	t.Parallel()
 	e, root := rootExecutor(t)
 	s := root("test \"$PASSWORD\" = hunter2-xyzzy && echo known; sleep 1000")
 	s.Workload.Env = []action.Variable{{Name: "PASSWORD", Value: "hunter2-xyzzy"}}
@@ -102,6 +104,7 @@ func TestRootSecrets(t *testing.T) {
 // TestRootStop: the stop signal comes once, its handler runs, and processes in a session of their own are ended
 // too. This holds with each destination, and without a handler.
 func TestRootStop(t *testing.T) {
+	t.Parallel()
 	e, root := rootExecutor(t)
 	const script = "trap 'echo term; n=1' TERM; (trap '' TERM; exec sleep 1000) & echo up; n=0; while test $n = 0; " +
 		"do wait; done; exit 0"
@@ -150,6 +153,7 @@ func TestRootStop(t *testing.T) {
 
 // TestRootLimits: limits hold for the program alone, also tight ones.
 func TestRootLimits(t *testing.T) {
+	t.Parallel()
 	e, root := rootExecutor(t)
 	have, _ := e.backend.tree().Offers()
 	s := root("ulimit -n; i=0; while test $i -lt 40; do sleep 1000 & i=$((i+1)); done; echo all")
@@ -173,6 +177,7 @@ func TestRootLimits(t *testing.T) {
 // TestRootTree: several programs share a root, checks and exec join the program, and files are copied out of its
 // root. A network of its own is a private one.
 func TestRootTree(t *testing.T) {
+	t.Parallel()
 	e, root := rootExecutor(t)
 	s := root("cat /from-setup; ls /proc; echo up; cat /proc/net/dev; sleep 1000")
 	s.Workload.OwnNet, s.Workload.User = true, "0" // it writes into its root
@@ -208,6 +213,7 @@ func TestRootTree(t *testing.T) {
 
 // TestRootEndsWithItsCell: nothing with a root of its own outlives a cell that is killed.
 func TestRootEndsWithItsCell(t *testing.T) {
+	t.Parallel()
 	_, root := rootExecutor(t)
 	dataDir := tempDir(t)
 	s := root("sh -c 'trap \"\" TERM; echo $$ > pid; sleep 1000' & sh -c 'exec sleep 1000'")
@@ -221,6 +227,7 @@ func TestRootEndsWithItsCell(t *testing.T) {
 // TestRootNoticesTheDeathOfTheCell: the parent-death signal reaches the program, also
 // when the reaper does nothing.
 func TestRootNoticesTheDeathOfTheCell(t *testing.T) {
+	t.Parallel()
 	_, root := rootExecutor(t)
 	dataDir := tempDir(t)
 	c := startCell(t,

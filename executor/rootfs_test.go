@@ -89,6 +89,7 @@ func smallImage(t *testing.T) v1.Image {
 // TestRootfsImage runs containers from an image of a registry, pinned by digest, and from a tarball. No container
 // sees the writes of another.
 func TestRootfsImage(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	img := smallImage(t)
 	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -178,6 +179,7 @@ test -d /sys/class/net/lo && echo net
 // TestARootKnowsItsOwnNames: the loopback has its names, also in a network of its own and where a tool left an
 // empty file. Entries of the image stay.
 func TestARootKnowsItsOwnNames(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	e := testExecutor(t, nil)
 	for i, hosts := range []string{"none", "", "10.0.0.1 mine\n"} {

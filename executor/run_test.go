@@ -16,6 +16,7 @@ import (
 )
 
 func TestEchoAndExitCodeAreNeverLost(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	for i := range 100 {
 		id := fmt.Sprint("c", i)
@@ -215,6 +216,7 @@ func TestTimeLimit(t *testing.T) {
 // TestALimitIsSeenWhileItEndsTheContainer: in the grace time after a limit the container is being
 // ended, with the cause and the time, and takes no traffic.
 func TestALimitIsSeenWhileItEndsTheContainer(t *testing.T) {
+	t.Parallel()
 	begin := do("true")
 	for name, setup := range map[string]*action.Action{"one program": nil, "with setup": &begin} {
 		t.Run(name, func(t *testing.T) {

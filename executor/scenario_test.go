@@ -27,6 +27,7 @@ func TestStatesGoForward(t *testing.T) {
 // TestSignalsAroundTheEnd: programs that are stopped close to their own end have ended one way or the other, and no
 // other process got a signal. (Bistro, Test scenarios: 100 processes signalled around their exit.)
 func TestSignalsAroundTheEnd(t *testing.T) {
+	t.Parallel()
 	unrelated := startUnrelated(t)
 	e := testExecutor(t, nil)
 	const n = 100
@@ -83,6 +84,7 @@ func TestManyRunAtOnce(t *testing.T) {
 // TestStatusOutlivesTheKill: a status that was written stands although the program was
 // killed after it. (Bistro, Test scenarios: the status is still done.)
 func TestStatusOutlivesTheKill(t *testing.T) {
+	t.Parallel()
 	e := testExecutor(t, nil)
 	s := sh("trap 'echo done >&3; echo said' TERM; echo up; while :; do sleep 1000 & wait; done")
 	s.StatusPipe = true

@@ -15,6 +15,7 @@ import (
 // TestSecrets: a program gets the contents of files of its domain, as they are when it starts. Nothing outside of the
 // directory of the domain can be read, whatever is there, and the error names the secret and the file, not a content.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	at := func(name string) string { return filepath.Join(dir, "mine", name) }
 	for _, d := range []string{"mine/db", "other"} {

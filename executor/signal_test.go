@@ -10,6 +10,7 @@ import (
 
 // TestSignalReachesTheMainProcessOnly, once, at each level of isolation.
 func TestSignalReachesTheMainProcessOnly(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
 		"namespaces": action.IsolationNamespaces} {

@@ -26,6 +26,7 @@ func do(script string) action.Action {
 }
 
 func TestSetupActionSidecarAndChecks(t *testing.T) {
+	t.Parallel()
 	for name, level := range map[string]action.Isolation{"process": action.IsolationProcess,
 		"namespaces": action.IsolationNamespaces} {
 		t.Run(name, func(t *testing.T) {

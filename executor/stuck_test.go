@@ -116,6 +116,7 @@ func TestStuckContainer(t *testing.T) {
 }
 
 func TestSuccessorShowsStuckWork(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t,
 		script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true,
@@ -151,6 +152,7 @@ func TestSuccessorShowsStuckWork(t *testing.T) {
 // TestSuccessorKnowsAProbe: a hanging probe belongs to no work. The successor of its cell waits for its end, but
 // holds no resources for it.
 func TestSuccessorKnowsAProbe(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	id := probePrefix + "1"
 	c := startCell(t,
@@ -199,6 +201,7 @@ func endsClean(t *testing.T, e *Executor, id string, stop func() error) {
 // TestSuccessorShowsUnadoptableWork: a container that was to outlive its cell, and whose files are unreadable, is
 // ended. If it does not die, it is shown as stuck, and its work is unknown.
 func TestSuccessorShowsUnadoptableWork(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t,
 		script{Dir: dataDir, Jobs: []job{{ID: "x", Bound: true,
@@ -228,6 +231,7 @@ func TestSuccessorShowsUnadoptableWork(t *testing.T) {
 // TestSuccessorShowsStuckWorkWithoutGroups: a stuck container is present, but its work is unknown. A cell does not
 // declare its predecessor dead then.
 func TestSuccessorShowsStuckWorkWithoutGroups(t *testing.T) {
+	t.Parallel()
 	dataDir, dir := tempDir(t), tempDir(t)
 	c := startCell(t, script{Dir: dataDir, Mode: CgroupNone,
 		Jobs: []job{{ID: "x", Bound: true, Spec: sh(fmt.Sprintf("echo $$ > %s/x; exec sleep 1000", dir))}}})

@@ -55,6 +55,7 @@ func exited(cmd *exec.Cmd) <-chan error {
 }
 
 func TestCtrlCEndsEverything(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		send   func(*exec.Cmd, *os.File)

@@ -12,6 +12,7 @@ import (
 // TestDelegatedKillAtTheEndOfTheCell: a container that leaves KILL to the reaper and ignores signals does not delay
 // the cell for ever. This holds for an orderly end and for a sudden one.
 func TestDelegatedKillAtTheEndOfTheCell(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]CgroupMode{"v2": CgroupAuto, "none": CgroupNone} {
 		for _, abort := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -58,6 +58,7 @@ func TestParentDeathSignal(t *testing.T) {
 // TestSession: choice b. A container has a session of its own, or shares the cell's, and
 // can be stopped either way.
 func TestSession(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]CgroupMode{"groups": CgroupAuto, "none": CgroupNone} {
 		for _, shares := range []bool{false, true} {
 			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })
@@ -84,6 +85,7 @@ func TestSession(t *testing.T) {
 
 // TestKillModes runs choice c, and the stop signal, on a process that records its signals.
 func TestKillModes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		t      action.Termination
 		got    string

@@ -33,6 +33,7 @@ func filesBelow(t testing.TB, dataDir string, names ...string) map[string]uint64
 // TestUnknownBootClearsNothing: a cell that cannot determine the boot of the machine does not start. It removes no
 // file that its successor needs to find living processes.
 func TestUnknownBootClearsNothing(t *testing.T) {
+	t.Parallel()
 	dataDir := tempDir(t)
 	cell := startCell(t,
 		script{Dir: dataDir, Jobs: []job{{ID: "k", Spec: keep(sh("echo up; while :; do sleep 0.1; done"))}}})

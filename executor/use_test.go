@@ -30,6 +30,7 @@ func TestProcessUse(t *testing.T) {
 
 // TestUses: a container is measured by its control groups, and without them by its processes.
 func TestUses(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]CgroupMode{"groups": CgroupAuto, "none": CgroupNone} {
 		for limited, need := range map[bool]resource.Amounts{false: nil, true: {resource.MemoryMB: 64}} {
 			e := testExecutor(t, func(c *Config) { c.Cgroups = mode })

@@ -128,6 +128,7 @@ func worksAs(t *testing.T, e *Executor, level string, w action.Workload, user, o
 // TestStepsOfSeveralUsers: each program of a tree runs as its own user, and all write in the directory. None loses
 // its files to another, and the programs beside them work too.
 func TestStepsOfSeveralUsers(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for level, w := range levels(t) {
 		if w.OnCellRestart == action.RestartKeep {
@@ -183,6 +184,7 @@ func TestStepsOfSeveralUsers(t *testing.T) {
 // TestTheUserOfAProgram: the environment and the groups match the user database, that of the root where there is
 // one.
 func TestTheUserOfAProgram(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	const script = `echo $HOME,$USER,$LOGNAME,$SHELL,$(id -G)`
 	e := testExecutor(t, func(c *Config) { c.Dir = closedDir(t) })
@@ -346,6 +348,7 @@ func TestAUserKeepsAccessibleDirectories(t *testing.T) {
 // TestWorkWithoutAUserRunsAsTheDefaultUser: a cell with one runs nothing as itself that does not ask
 // for it, and does not start with one that cannot be.
 func TestWorkWithoutAUserRunsAsTheDefaultUser(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	e := testExecutor(t, func(c *Config) { c.User = "4321:4322" })
 	root := levels(t)["rootfs"]

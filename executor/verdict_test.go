@@ -85,6 +85,7 @@ func reasonOf(shape string, code int) string {
 // TestTheVerdictOutlivesTheCell: the same when the cell ends meanwhile, and when a leftover is
 // killed for lack of memory.
 func TestTheVerdictOutlivesTheCell(t *testing.T) {
+	t.Parallel()
 	t.Run("end of the cell", func(t *testing.T) {
 		e, stop := runExecutor(t, testConfig(tempDir(t)))
 		needGroups(t, e)

@@ -93,6 +93,7 @@ echo up
 // each of its programs, and for those beside it. They have no set-user-ID programs and no devices. They are what they
 // were when the container is gone, but for what it has written.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for level, w := range mounted(t) {
 		t.Run(level, func(t *testing.T) {
@@ -151,6 +152,7 @@ func TestVolumes(t *testing.T) {
 
 // TestVolumesOfSeveralPrograms: setup, the main program and a check see the same volumes.
 func TestVolumesOfSeveralPrograms(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	for level, w := range mounted(t) {
 		dir := volumeTree(t, map[string]string{"data/in": "in"})
@@ -181,6 +183,7 @@ func TestVolumesOfSeveralPrograms(t *testing.T) {
 // TestVolumesStayInside: no path and no link leads out of the allowed directories, and a refused one is named with the
 // reason. Nothing is made on the machine.
 func TestVolumesStayInside(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := volumeTree(t, map[string]string{"data/in": "in", "file": "file"})
 	outside := filepath.Join(filepath.Dir(dir), "allowed2")
@@ -256,6 +259,7 @@ func TestVolumesStayInside(t *testing.T) {
 // TestVolumesInARoot: mount points are made where the image has none. A link of the image leads a mount point to where
 // programs see it, never out of the root. No transfer ends below a volume, where no program would see it.
 func TestVolumesInARoot(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	root := smallRoot(t)
 	outside := tempDir(t)
@@ -314,6 +318,7 @@ func TestVolumesInARoot(t *testing.T) {
 // TestVolumesDoNotRace: while a directory and a link out of the allowed one are exchanged all the time, a container
 // gets the directory or an error.
 func TestVolumesDoNotRace(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	dir := volumeTree(t, map[string]string{"way/data/in": "inside"})
 	outside := filepath.Join(filepath.Dir(dir), "outside")
@@ -416,6 +421,7 @@ func TestVolumeDirectoriesAreApart(t *testing.T) {
 // TestVolumesOutliveTheirContainers: whatever ends a container, the files of its volumes stay: also when the cell and
 // its reaper are killed, when a successor clears up, and when the directory is removed while the volume is mounted.
 func TestVolumesOutliveTheirContainers(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	files := map[string]string{"data/a": "a", "data/deep/er/b": "b", "file": "c"}
 	dir := volumeTree(t, files)
