@@ -5,6 +5,7 @@ import (
 	"cantina/auctioneer"
 	"cantina/bbs"
 	"cantina/plan"
+	"cantina/timetable"
 	"cantina/worker"
 )
 
@@ -12,6 +13,7 @@ import (
 type Gauges struct {
 	Board       bbs.Counts
 	Auction     auctioneer.Stats
+	Schedules   timetable.Stats
 	Sessions    map[worker.State]int // of cells that have their name
 	Batch       int                  // batch tasks that run
 	Held        int                  // work that the initial wait holds
@@ -27,6 +29,9 @@ func (t *Term) Gauges() Gauges {
 	g := Gauges{Board: t.Board.Count(), Auction: t.Auctioneer.Stats(), Sessions: map[worker.State]int{},
 		Batch:     t.Registry.Live(),
 		Suspended: t.lease.NoRoom() != nil, Quarantined: len(t.lease.Quarantined())}
+	if t.Timetable != nil {
+		g.Schedules = t.Timetable.Stats()
+	}
 	g.Uncommitted, g.Undelivered = t.lease.Queues()
 	for _, s := range t.Registry.Sessions() {
 		if s.Holder {

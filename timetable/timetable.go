@@ -174,8 +174,8 @@ type Timetable struct {
 	fail context.CancelCauseFunc
 }
 
-// Stats counts since the term began.
-type Stats struct{ Started, Commits int }
+// Stats counts since the term began, and Schedules are those of now.
+type Stats struct{ Started, Commits, Schedules int }
 
 // New returns the timetable of a term, built from the rows of the load; rows of others
 // are ignored. Rows that cannot be read are quarantined. It starts nothing.
@@ -208,7 +208,9 @@ func (t *Timetable) isOver() error {
 func (t *Timetable) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stats
+	s := t.stats
+	s.Schedules = t.board.Len()
+	return s
 }
 
 // Changed reports that the state of runs may have changed.

@@ -33,7 +33,8 @@ type Set struct {
 	own *prometheus.Registry
 
 	commitTook, commitWaited, commitTransitions, commitBytes prometheus.Histogram
-	placementWaited, roundTook, callWaited                   prometheus.Histogram
+	placementWaited, roundTook, callWaited, requestWaited    prometheus.Histogram
+	requests                                                 *prometheus.CounterVec
 
 	mu      sync.Mutex
 	sources []func() []Sample
@@ -61,7 +62,14 @@ func New() *Set {
 	s.roundTook = of("cantina_placement_round_duration_seconds", "Time of one round of placements.", times)
 	s.callWaited = of("cantina_call_wait_seconds",
 		"Time that a call of a cell waited until the leader had room for it.", times)
-	s.own.MustRegister(sampled{s})
+	s.requestWaited = of("cantina_api_response_seconds",
+		"Time from a request to the beginning of its answer.", times)
+	s.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cantina_api_requests_total",
+		Help: "Answered requests of the API, by class of the HTTP status."}, []string{"status"})
+	for _, class := range classes {
+		s.requests.WithLabelValues(class)
+	}
+	s.own.MustRegister(s.requests, sampled{s})
 	return s
 }
 

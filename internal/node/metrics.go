@@ -125,6 +125,8 @@ func termSamples(g leader.Gauges) []metric.Sample {
 			int64(a.RefusedByCell)),
 		total("cantina_placements_unanswered_total", "Items that no cell confirmed in time, in this term.",
 			int64(a.Unanswered)),
+		sampleOf("cantina_schedules", "Schedules.", g.Schedules.Schedules),
+		total("cantina_schedule_runs_total", "Runs that schedules started in this term.", int64(g.Schedules.Started)),
 		total("cantina_preemptions_total", "Instances that were stopped for work of higher priority, in this term.",
 			int64(a.Preempted)),
 	}

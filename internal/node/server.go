@@ -422,7 +422,7 @@ func (s *Server) handler() *guard.Mux {
 	}
 	mux.Handle("GET "+guard.PagePath, ui.Handler(guard.PagePath))
 	s.cfg.Health.Register(mux)
-	mux.Handle("/", s.api.Handler())
+	mux.Handle("/", s.cfg.Metrics.Requests(s.api.Handler()))
 	return mux
 }
 

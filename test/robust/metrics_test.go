@@ -116,6 +116,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range []string{"cantina_store_commit_duration_seconds_count", "cantina_store_commit_bytes_sum",
 		"cantina_store_commit_wait_seconds_count", "cantina_placement_rounds_total",
 		`cantina_cell_log_dropped_lines_total{reason="rate_limit"}`, "cantina_cell_log_bytes",
+		`cantina_api_requests_total{status="2xx"}`, "cantina_api_response_seconds_count",
 		"etcd_disk_wal_fsync_duration_seconds_count", "process_cpu_seconds_total", "go_goroutines"} {
 		if values[name] <= 0 {
 			t.Errorf("%s is %v", name, values[name])
@@ -134,6 +135,11 @@ func TestMetrics(t *testing.T) {
 	}
 	if len(known) > 0 {
 		t.Errorf("documented, and not there: %v", known)
+	}
+	for _, q := range queries(t) {
+		if missing := unknown(q, values); len(missing) > 0 {
+			t.Errorf("%s: no series has %v", q, missing)
+		}
 	}
 	header := http.Header{}
 	token.Sign(header)
