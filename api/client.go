@@ -104,7 +104,7 @@ func (c *Client) reach(address string) *server {
 	}
 	h := &http.Client{Transport: way.Transport(t)}
 	both := &http.Client{Transport: way.Duplex(c.cfg.TLS, way.Dial)}
-	return &server{address: address, clients: []*http.Client{h, both}, health: scheme + way.Host() + "/health",
+	return &server{address: address, clients: []*http.Client{h, both}, health: scheme + way.Host() + healthPath,
 		calls:  cantinav1connect.NewCantinaServiceClient(h, scheme+way.Host(), options...),
 		duplex: cantinav1connect.NewCantinaServiceClient(both, scheme+way.Host(), options...)}
 }

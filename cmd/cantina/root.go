@@ -79,6 +79,7 @@ func allVerbs(c *cli) []*cobra.Command {
 		explainVerb(c), topVerb(c), cellsVerb(c), drainVerb(c), undrainVerb(c), rebalanceVerb(c),
 		statusVerb(c), uiVerb(c), serviceVerb(c), taskVerb(c),
 		jobVerb(c), eventsVerb(c), leaderVerb(c),
-		storeVerb(c), doctorVerb(c), cronVerb(c), caVerb(c), contextVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
+		storeVerb(c), doctorVerb(c),
+		debugVerb(c), cronVerb(c), caVerb(c), contextVerb(c), versionVerb(c), completionVerb(c), manVerb(c),
 	}, processVerbs(c)...)
 }
