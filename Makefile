@@ -5,6 +5,7 @@
 #   make deps    install what the tests and checks need
 #   make check   format, vet, staticcheck, rules, generated files, unit tests with -race, simulator
 #   make soak    the long forms of all tests
+#   make dist    archives, Debian packages, container images, bills of materials and checksums in dist/
 #   make bench   the figures of docs/design/performance.md
 #   make mutate  small changes of the pure packages that no test notices
 
@@ -15,7 +16,8 @@ export GOFLAGS     := $(strip $(GOFLAGS) -trimpath)
 GO         ?= go
 BIN        := bin
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS    := -s -w -X main.version=$(VERSION)
+COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS    := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 REAPER     := executor/reaperbin/cantina-reaper
 SIM_TIME   ?= 20s
 N          ?= 100
@@ -47,7 +49,7 @@ NO_USER    := ThreadsComeAndGo|ChecksLeaveNothing|BigOutput
 CLUSTERS   := cantina/test/robust cantina/test/stories
 HEAPPKGS   := $(addprefix cantina/,executor internal/node api spec bbs/callback internal/link internal/mux image)
 
-.PHONY: ui ui-check all build demo demo-ui test test-clusters test-machine check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
+.PHONY: dist ui ui-check all build demo demo-ui test test-clusters test-machine check soak sim bench generate generated fmt tidy vet lint arch unit race container-build clean mutate deps need missing
 
 all: build
 
@@ -63,6 +65,10 @@ $(BIN)/cantina: $(REAPER) $(GOSOURCES) $(EMBEDDED) go.mod go.sum
 $(BIN)/cantina-demo: $(wildcard examples/demo/*.go) go.mod
 	@mkdir -p $(BIN)
 	$(GO) build -ldflags='-s -w -X main.goroot=$(shell $(GO) env GOROOT)' -o $@ ./examples/demo
+
+# dist makes the files of a release; the same commit and toolchain give the same bytes.
+dist:
+	$(GO) run ./cmd/cantina-dist --version '$(VERSION)' --commit '$(COMMIT)'
 
 # deps installs what the tests and checks need: Debian packages, and npm packages of the web UI.
 deps:

@@ -61,9 +61,8 @@ func cellVerb(c *cli) *cobra.Command {
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir("cell"), "data directory")
-	p.StringVar(&f.name, "name", hostName(),
-		"name of the cell; only one process at a time can use it (default: that of the directory, if it has one)")
-	f.given = p.Lookup("name")
+	f.given = nameFlag(cmd, &f.name,
+		"name of the cell; only one process at a time can use it; a data directory keeps its own")
 	p.StringSliceVar(&f.servers, "servers", []string{defaultAddress}, "addresses of the servers: host:port or unix:PATH")
 	p.StringVar(&f.listen, "listen", "127.0.0.1:0",
 		"address to listen on for calls from the leader: host:port or unix:PATH")

@@ -65,8 +65,7 @@ func devVerb(c *cli) *cobra.Command {
 	cmd.Flags().StringVar(&f.data, "data", c.dataDir("dev"), "data directory")
 	cmd.Flags().StringVar(&f.listen, "listen", defaultAddress, "address of the API")
 	socketFlags(cmd, &f.socket, &f.group, devSocket)
-	cmd.Flags().StringVar(&f.name, "name", hostName(), "name of the cell (default: that of the directory, if it has one)")
-	f.given = cmd.Flags().Lookup("name")
+	f.given = nameFlag(cmd, &f.name, "name of the cell; a data directory keeps its own")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-listen", false,
 		"listen on a non-loopback address without TLS; anyone who can connect controls this machine")
 	callbackFlag(cmd, &f.callback)

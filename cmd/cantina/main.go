@@ -16,8 +16,8 @@ import (
 	"cantina/executor/reaperbin"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version and commit are set by the linker.
+var version, commit = "dev", ""
 
 func main() {
 	if reaper.Called(os.Args) {

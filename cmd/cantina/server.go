@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -55,7 +54,7 @@ func serverVerb(c *cli) *cobra.Command {
 	timeoutFlags(cmd, &f.timeouts)
 	p := cmd.Flags()
 	p.StringVar(&f.data, "data", c.dataDir(""), "data directory; the store is in server/ below it")
-	p.StringVar(&f.cfg.Name, "name", hostName(), "name of this server")
+	nameFlag(cmd, &f.cfg.Name, "name of this server")
 	p.StringSliceVar(&f.cfg.Listen, "listen", []string{defaultAddress},
 		"addresses to listen on for clients and cells: host:port or unix:PATH")
 	socketFlags(cmd, &f.socket, &f.group, serverSocket)
@@ -113,10 +112,12 @@ func runServer(c *cli, f serverFlags) error {
 	if err != nil {
 		return err
 	}
-	if stored, err := hasStore(cfg.Dir); err != nil || stored && len(f.cfg.Endpoints) > 0 {
-		return errors.Join(err, failf(api.ExitUsage,
-			"data directory %s already has a store of its own, but --etcd-endpoints is set: move %s away, "+
-				"or omit --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd")))
+	switch stored, err := hasStore(cfg.Dir); {
+	case err != nil:
+		return failf(api.ExitFailed, "data directory: %w", err)
+	case stored && len(f.cfg.Endpoints) > 0:
+		return failf(api.ExitUsage, "data directory %s already has a store of its own, but --etcd-endpoints is set: move %s "+
+			"away, or omit --etcd-endpoints", f.data, filepath.Join(cfg.Dir, "etcd"))
 	}
 	cfg.Name, cfg.Listen, cfg.Advertise, cfg.Hosts, cfg.Insecure = f.cfg.Name, f.cfg.Listen, f.cfg.Advertise, f.cfg.Hosts,
 		f.insecure

@@ -158,6 +158,14 @@ func cellName(flag *pflag.Flag, dir string) (string, error) {
 	return name, nil
 }
 
+// nameFlag is the flag for the name of a server or cell. Its help is the same on every machine.
+func nameFlag(cmd *cobra.Command, to *string, usage string) *pflag.Flag {
+	cmd.Flags().StringVar(to, "name", hostName(), usage)
+	f := cmd.Flags().Lookup("name")
+	f.DefValue = "the host name"
+	return f
+}
+
 func hostName() string {
 	h, err := os.Hostname()
 	if err != nil {
