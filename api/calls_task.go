@@ -64,6 +64,7 @@ func (c taskCalls) GetTask(_ context.Context, q *request[pb.GetTaskRequest]) (*r
 
 // RunTask submits a task.
 func (c taskCalls) RunTask(ctx context.Context, q *request[pb.RunTaskRequest]) (*response[pb.RunTaskResponse], error) {
+	begin := c.begin()
 	d, err := toDefinition(q.Msg.Definition)
 	if err != nil {
 		return nil, err
@@ -79,9 +80,12 @@ func (c taskCalls) RunTask(ctx context.Context, q *request[pb.RunTaskRequest]) (
 	}
 	var t plan.Task
 	err = write(ctx, c.Server, q.Msg.Write, func(b *Backend, w plan.Write) (err error) {
+		asked := c.begin()
 		t, err = b.Tasks.DesireTask(ctx, n, w)
+		c.traced(&t, StepCommit, asked, err)
 		return err
 	})
+	c.traced(&t, StepCall, begin, err)
 	return answer(&pb.RunTaskResponse{Task: planTask(&t, true)}, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"cantina/fence"
 	"cantina/internal/guard"
 	"cantina/internal/secret"
+	"cantina/plan"
 	"cantina/spec"
 	pb "cantina/wire/cantinav1"
 	"cantina/wire/cantinav1/cantinav1connect"
@@ -47,6 +48,8 @@ type Config struct {
 	Zone func(name string) (*time.Location, error)
 	// Browser returns the addresses for browsers, with a new key; nil = there are none.
 	Browser func() Browser
+	// Traced, if set, gets the steps of a call that made a task: from begin until now.
+	Traced func(t *plan.Task, step string, begin time.Time)
 	// Members has the calls about the members of the embedded store; nil = there is none.
 	Members Members
 }

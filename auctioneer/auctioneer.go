@@ -69,9 +69,9 @@ type Config struct {
 	CallItems int
 	Clock     run.Clock
 	Log       *slog.Logger
-	// Placed and Round, if set, get how long placed work waited, and how long each round took. They
-	// must not wait.
-	Placed, Round func(time.Duration)
+	// Placed and Round, if set, get each placement, and how long each round took. They must not wait.
+	Placed func(*placement.Placement)
+	Round  func(time.Duration)
 	// Starved, if set, gets items that have waited for room with Placement.Preempt (placement.Auction.Starving). It
 	// is called from Loop, without a lock held.
 	Starved func([]placement.Item)

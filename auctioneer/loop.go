@@ -113,7 +113,7 @@ func measure(cfg *Config, r *placement.Result, took time.Duration) {
 	}
 	if cfg.Placed != nil {
 		for i := range r.Placed {
-			cfg.Placed(r.Placed[i].Waited)
+			cfg.Placed(&r.Placed[i])
 		}
 	}
 }

@@ -103,3 +103,15 @@ func TaskContainer(uid string) string { return "t-" + uid }
 
 // BatchContainer is the id of a batch invocation's container.
 func BatchContainer(inv fence.Invocation) string { return "b-" + inv.String() }
+
+// TraceOf is the id by which all parts know the work of a container: the uid of a task, the id of an instance; empty
+// for a batch task.
+func TraceOf(l executor.Labels) string {
+	switch l[labelKind] {
+	case kindLRP:
+		return l[labelInstance]
+	case kindTask:
+		return l[labelUID]
+	}
+	return ""
+}

@@ -180,7 +180,7 @@ func (o *order) limit() (over <-chan struct{}, stop func()) {
 // runningSingle makes a container of one program RUNNING, which it is at once.
 func (c *container) runningSingle(pid int) {
 	c.e.mu.Lock()
-	c.begin(pid)
+	c.begin(pid, c.e.clock.Wall())
 	moved := c.lifecycle.advance(Running)
 	if moved {
 		c.starting.quiet()

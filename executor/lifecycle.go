@@ -23,6 +23,7 @@ type lifecycle struct {
 	checks     int // started so far
 	pid        int
 	mains      []int // the programs that the container is for, by number
+	started    time.Time
 	routable   bool
 	decided    bool // see Container
 	decidedWhy string
@@ -172,7 +173,12 @@ func (l *lifecycle) endWhy() string {
 func (l *lifecycle) decide(by time.Time) { l.decided, l.endBy = true, by }
 
 // begin notes a program that the container is for.
-func (l *lifecycle) begin(pid int) { l.pid, l.mains = pid, append(l.mains, pid) }
+func (l *lifecycle) begin(pid int, at time.Time) {
+	l.pid, l.mains = pid, append(l.mains, pid)
+	if l.started.IsZero() {
+		l.started = at
+	}
+}
 
 // route notes whether the container takes traffic, while it runs; true when that is new.
 func (l *lifecycle) route(ok bool) bool {

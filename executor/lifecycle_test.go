@@ -237,8 +237,8 @@ func TestCounts(t *testing.T) {
 		*r.OOM != (OOM{Kills: 4, Limit: 10, Peak: 9}) {
 		t.Errorf("counted: %+v, %+v", r.Usage, r.OOM)
 	}
-	l.begin(11)
-	l.begin(12)
+	l.begin(11, time.Time{})
+	l.begin(12, time.Time{})
 	if n, pid := l.check(); n != 1 || pid != 12 || !slices.Equal(l.mains, []int{11, 12}) {
 		t.Errorf("check %d looks at %d; %v", n, pid, l.mains)
 	}

@@ -130,7 +130,7 @@ type patience struct {
 
 func (s *starting) setPid(pid int) {
 	s.c.e.mu.Lock()
-	s.c.begin(pid)
+	s.c.begin(pid, s.c.e.clock.Wall())
 	s.c.e.mu.Unlock()
 }
 

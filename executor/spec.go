@@ -215,7 +215,8 @@ type Container struct {
 	Hang      *Hang  // nil unless a start hangs
 	OOMKills  int    // processes killed for lack of memory so far
 	Created   time.Time
-	Pid       int // of the main process; 0 = none yet
+	Started   time.Time // of its first program; zero = not yet, or taken over
+	Pid       int       // of the main process; 0 = none yet
 	Dir       string
 	Isolation action.Isolation
 }

@@ -393,7 +393,8 @@ func (c *container) snapshot() Container {
 		Ending: c.ask != askNothing,
 		EndWhy: c.endWhy(), Decided: c.decided && c.state != Completed, EndBy: c.endBy, Phase: c.phase, Stuck: c.stuck,
 		Hang:     c.hang,
-		OOMKills: c.oomKills, Created: c.created, Pid: c.pid, Dir: c.files.dirPath(), Isolation: c.spec.Workload.Isolation}
+		OOMKills: c.oomKills, Created: c.created, Started: c.started,
+		Pid: c.pid, Dir: c.files.dirPath(), Isolation: c.spec.Workload.Isolation}
 }
 
 // emptyNow reports whether every container that has to be gone is gone.

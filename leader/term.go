@@ -62,8 +62,8 @@ type Settings struct {
 
 // Measures are functions that get measurements of a term. They must not wait.
 type Measures struct {
-	Placed func(waited time.Duration) // an instance or task got a cell
-	Round  func(took time.Duration)   // of placements
+	Placed func(p *placement.Placement) // an instance or task got a cell
+	Round  func(took time.Duration)     // of placements
 }
 
 // Past limits the records of a term about the past: events for resuming readers, the age of

@@ -138,7 +138,7 @@ func runCell(c *cli, f cellFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg.Metrics, cfg.Health = monitor.set(), monitor.health
+	cfg.Metrics, cfg.Health, cfg.Trace = monitor.set(), monitor.health, monitor.trace
 	if f.simulate != 0 {
 		return runSimulatedCell(c, cfg, f, log, monitor)
 	}

@@ -165,6 +165,7 @@ func runDev(c *cli, f devFlags) error {
 	}
 	cfg.Metrics, work.Metrics = monitor.set(), monitor.set()
 	cfg.Health, work.Health = monitor.health, monitor.health
+	cfg.Trace, work.Trace = monitor.trace, monitor.trace
 	server, err := openServer(c, cfg, f.socket, f.group, devSocket)
 	if err != nil {
 		return err

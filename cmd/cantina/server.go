@@ -142,7 +142,7 @@ func runServer(c *cli, f serverFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg.Metrics, cfg.Health = monitor.set(), monitor.health
+	cfg.Metrics, cfg.Health, cfg.Trace = monitor.set(), monitor.health, monitor.trace
 	server, err := openServer(c, cfg, f.socket, f.group, serverSocket)
 	if err != nil {
 		return err

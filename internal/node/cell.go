@@ -28,6 +28,7 @@ import (
 	"cantina/internal/link"
 	"cantina/internal/metric"
 	"cantina/internal/run"
+	"cantina/internal/trace"
 	"cantina/logstore"
 	"cantina/placement"
 	"cantina/resource"
@@ -78,6 +79,8 @@ type CellConfig struct {
 	RebootCommand []string
 	// Metrics gets the cell's measurements; nil = none.
 	Metrics *metric.Set
+	// Trace gets the spans of containers; nil = none.
+	Trace *trace.Tracer
 	// Health gets the cell's checks, and is served on its address; nil = a set of its own.
 	Health *health.Set
 	// User runs the work that names none; empty = the cell itself.
@@ -287,6 +290,9 @@ func (n *Cell) Run(ctx context.Context) error {
 		g.Add("listener "+n.door.Address(), func(ctx context.Context) error { return n.door.Serve(ctx, h) })
 	}
 	g.Add("cell", n.cell.Run)
+	if n.cfg.Trace != nil {
+		g.Add("trace", n.traceStarts)
+	}
 	err := g.Run(ctx)
 	if n.client != nil {
 		n.client.Close()

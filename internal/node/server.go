@@ -21,6 +21,7 @@ import (
 	"cantina/internal/link"
 	"cantina/internal/metric"
 	"cantina/internal/run"
+	"cantina/internal/trace"
 	"cantina/leader"
 	"cantina/store"
 	"cantina/store/datadir"
@@ -55,6 +56,8 @@ type ServerConfig struct {
 
 	// Metrics gets the server's measurements; nil = none.
 	Metrics *metric.Set
+	// Trace gets the spans of work; nil = none.
+	Trace *trace.Tracer
 	// Health gets the server's checks, and is served on its addresses; nil = a set of its own.
 	Health *health.Set
 
@@ -120,14 +123,19 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if len(cfg.Endpoints) == 0 {
 		conf.Members = storeMembers{s}
 	}
+	if cfg.Trace != nil {
+		conf.Traced = s.traced
+	}
 	s.api = api.New(conf)
 	if s.cfg.Health == nil {
 		s.cfg.Health = &health.Set{}
 	}
 	s.cfg.Health.Add(s.health())
+	if cfg.Metrics != nil || cfg.Trace != nil {
+		s.cfg.Measures = leader.Measures{Placed: s.placed, Round: cfg.Metrics.Round}
+	}
 	if cfg.Metrics != nil {
 		s.cells.OnWait(cfg.Metrics.CallWaited)
-		s.cfg.Measures = leader.Measures{Placed: cfg.Metrics.Placed, Round: cfg.Metrics.Round}
 		cfg.Metrics.Watch(s.samples)
 	}
 	names := append(slices.Clone(cfg.Hosts), namesOf(cfg.Advertise)...)
