@@ -66,7 +66,7 @@ func parseFaults(value string) ([]Fault, error) {
 	for name := range strings.SplitSeq(value, ",") {
 		f := slices.Index(faultNames[:], strings.ReplaceAll(name, "-", " "))
 		if f < 0 {
-			return nil, fmt.Errorf("no fault %q: want all, none, or some of %s", name, formatFaults(every()))
+			return nil, fmt.Errorf("must be all, none, or some of %s", formatFaults(every()))
 		}
 		out = append(out, Fault(f))
 	}

@@ -65,18 +65,17 @@ func RunMany(m Many) (Sum, error) {
 	}
 }
 
-// options are the flags of `cantina sim` but for those of the shape.
-type options struct {
+// Command is one `cantina sim`: Flags reads its flags, Run carries it out.
+type Command struct {
 	many         Many
 	length       time.Duration
 	trace, cover bool
 }
 
-// parse reads the arguments of `cantina sim`.
-func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{many: Many{Config: Config{Load: Alternate}.withShape()}}
+// Flags returns the flags of `cantina sim`, with their defaults.
+func (o *Command) Flags() *flag.FlagSet {
+	o.many = Many{Config: Config{Load: Alternate}.withShape()}
 	fs := flag.NewFlagSet("cantina sim", flag.ContinueOnError)
-	fs.SetOutput(stderr)
 	fs.Uint64Var(&o.many.Seed, "seed", 1, "first seed; with --trace the only one")
 	fs.IntVar(&o.many.Steps, "steps", 0, "run seeds until that many steps are done")
 	fs.IntVar(&o.many.Seeds, "seeds", 1, "number of seeds, when --steps is 0")
@@ -96,6 +95,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return p.set(&o.many.Config, v)
 		})
 	}
+	return fs
+}
+
+// parse reads the arguments of a program that has no other flags.
+func parse(args []string, stderr io.Writer) (Command, error) {
+	var o Command
+	fs := o.Flags()
+	fs.SetOutput(stderr)
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -107,21 +114,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// Main is the verb `cantina sim`: it parses args, runs, prints and returns the
-// exit code: 0 when every invariant held, 1 when one broke, 2 for wrong usage.
+// Main is a program that only simulates: it parses args, and returns the exit code of Run, or 2 for
+// wrong usage.
 func Main(args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if err != nil {
 		return 2
 	}
-	if o.trace {
-		o.many.Trace, o.many.Steps, o.many.Seeds = stdout, 0, 1
-	}
-	return runMain(o, stdout, stderr)
+	return o.Run(stdout, stderr)
 }
 
-func runMain(o options, stdout, stderr io.Writer) int {
+// Run runs the seeds, prints, and returns the exit code: 0 when every invariant held, 1 when one
+// broke.
+func (o *Command) Run(stdout, stderr io.Writer) int {
 	m, began := o.many, time.Now()
+	if o.trace {
+		m.Trace, m.Steps, m.Seeds = stdout, 0, 1
+	}
 	if o.length > 0 && !o.trace {
 		m.Steps = int(^uint(0) >> 1)
 		m.Stop = func() bool { return time.Since(began) >= o.length }

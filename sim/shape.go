@@ -57,7 +57,7 @@ func amount(name, help string, least int, of func(*Config) *int, drawn []int) pa
 		set: func(c *Config, v string) error {
 			n, err := strconv.Atoi(v)
 			if err != nil || n < least {
-				return fmt.Errorf("want a number of at least %d", least)
+				return fmt.Errorf("must be a number of at least %d", least)
 			}
 			*of(c) = n
 			return nil
@@ -80,7 +80,7 @@ func choice[T comparable](name, help string, of func(*Config) *T, values map[str
 		set: func(c *Config, v string) error {
 			x, ok := values[v]
 			if !ok {
-				return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+				return fmt.Errorf("must be one of %s", strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 			}
 			*of(c) = x
 			return nil

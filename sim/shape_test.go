@@ -76,12 +76,12 @@ func TestAReplayLineReplays(t *testing.T) {
 // TestWrongFlags: each has an error with the flag, its value and the permitted values.
 func TestWrongFlags(t *testing.T) {
 	for line, want := range map[string]string{
-		"--cells 0":      `invalid value "0" for flag -cells: want a number of at least 1`,
-		"--schedules -1": `invalid value "-1" for flag -schedules: want a number of at least 0`,
-		"--load all":     `invalid value "all" for flag -load: want one of batch, both, mixed`,
-		"--faults flood": `invalid value "flood" for flag -faults: no fault "flood": want all, none, ` +
+		"--cells 0":      `invalid value "0" for flag -cells: must be a number of at least 1`,
+		"--schedules -1": `invalid value "-1" for flag -schedules: must be a number of at least 0`,
+		"--load all":     `invalid value "all" for flag -load: must be one of batch, both, mixed`,
+		"--faults flood": `invalid value "flood" for flag -faults: must be all, none, ` +
 			`or some of kill-server,pause-server,`,
-		"--witness nobody": `invalid value "nobody" for flag -witness: want one of consensus, list`,
+		"--witness nobody": `invalid value "nobody" for flag -witness: must be one of consensus, list`,
 		"--seed 1 more":    `cantina sim takes no argument "more"; see --help`,
 	} {
 		var out strings.Builder

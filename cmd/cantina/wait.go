@@ -408,6 +408,9 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n && n == 0 {
+			return failf(api.ExitUsage, "%s takes no argument %q; see %[1]s --help", cmd.CommandPath(), args[0])
+		}
 		if len(args) > n {
 			return failf(api.ExitUsage, "%s takes at most %s, %s; see %s --help", cmd.CommandPath(), text.Count(n, "argument"),
 				what, cmd.CommandPath())
