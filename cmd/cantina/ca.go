@@ -45,11 +45,11 @@ func caInit(c *cli, dir *string) *cobra.Command {
 			}
 			c.notef("certificate authority %s created in %s, valid until %s\nkeep %s secret, and back it up\n", name, *dir,
 				a.Cert().NotAfter.UTC().Format(time.DateOnly), filepath.Join(*dir, "ca.key"))
-			return nil
+			return answer(c, factTable("name", "directory"), textFields(map[string]string{"name": name, "directory": *dir}))
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", name, "name of the authority")
-	return cmd
+	return c.writing(cmd)
 }
 
 func caIssue(c *cli, dir *string) *cobra.Command {
@@ -73,7 +73,8 @@ func caIssue(c *cli, dir *string) *cobra.Command {
 			}
 			c.notef("certificate of %s, valid until %s; use: --tls-cert %s --tls-key %s --tls-ca %s\n", r.Name,
 				got.NotAfter.UTC().Format(time.DateOnly), got.Cert, got.Key, a.CertPath())
-			return nil
+			return answer(c, factTable("name", "cert", "key", "expires"), textFields(map[string]string{"name": r.Name,
+				"cert": got.Cert, "key": got.Key, "ca": a.CertPath(), "expires": got.NotAfter.UTC().Format(time.RFC3339)}))
 		},
 	}
 	f := cmd.Flags()
@@ -81,7 +82,7 @@ func caIssue(c *cli, dir *string) *cobra.Command {
 	f.StringVar(&out, "out", out, "directory of the new files")
 	numberVar(f, &days, "days", "", days, 1, 3650, "how long the certificate is valid, in days")
 	f.BoolVar(&r.Replace, "replace", false, "replace files of that name")
-	return cmd
+	return c.writing(cmd)
 }
 
 func caLs(c *cli, dir *string) *cobra.Command {

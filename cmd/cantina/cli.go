@@ -105,6 +105,7 @@ type printing struct {
 	utc                  bool
 	tz                   string
 	zone                 *time.Location
+	resume               string // the position after which -w continues; empty = it lists first
 }
 
 // exit ends a verb with its own exit code and, if set, a message.

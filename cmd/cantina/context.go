@@ -280,7 +280,7 @@ func contextLs(c *cli) *cobra.Command {
 }
 
 func contextUse(c *cli) *cobra.Command {
-	return &cobra.Command{
+	return c.writing(&cobra.Command{
 		Use: "use NAME", Short: "Select the current context", Args: exactly(1, "the name of a context"),
 		Long:    "context use selects the context of later commands; \"default\" selects none.",
 		Example: "  cantina context use prod\n  cantina context use default",
@@ -292,16 +292,22 @@ func contextUse(c *cli) *cobra.Command {
 				f.Current = args[0]
 				return nil
 			})
-			if err == nil {
-				c.notef("current context: %s\n", args[0])
+			if err != nil {
+				return err
 			}
-			return err
+			c.notef("current context: %s\n", args[0])
+			return c.contextIs(args[0], "used")
 		},
-	}
+	})
+}
+
+// contextIs prints a change of a context, if -o asks for it.
+func (c *cli) contextIs(name, result string) error {
+	return answer(c, factTable("name", "result"), textFields(map[string]string{"name": name, "result": result}))
 }
 
 func contextSet(c *cli) *cobra.Command {
-	return &cobra.Command{
+	return c.writing(&cobra.Command{
 		Use: "set NAME --addr ADDRESS,…", Short: "Create or replace a context", Args: exactly(1, "the name of a context"),
 		Long: "context set stores the addresses of --addr and the files of --token-file and of the --tls flags under a\n" +
 			"name. A context of that name is replaced. No server is contacted.",
@@ -338,21 +344,22 @@ func contextSet(c *cli) *cobra.Command {
 				}
 				return nil
 			})
-			if err == nil {
-				c.notef("context %s stored; select it: cantina context use %s\n", x.Name, x.Name)
+			if err != nil {
+				return err
 			}
-			return err
+			c.notef("context %s stored; select it: cantina context use %s\n", x.Name, x.Name)
+			return c.contextIs(x.Name, "stored")
 		},
-	}
+	})
 }
 
 func contextRm(c *cli) *cobra.Command {
-	return &cobra.Command{
+	return c.writing(&cobra.Command{
 		Use: "rm NAME", Short: "Remove a context", Args: exactly(1, "the name of a context"),
 		Long:    "context rm removes a context from the file. If it is the current one, no context is current afterwards.",
 		Example: "  cantina context rm lab",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return c.changeContexts(func(f *contextFile) error {
+			err := c.changeContexts(func(f *contextFile) error {
 				if f.find(args[0]) == nil {
 					return f.unknown(args[0])
 				}
@@ -362,6 +369,11 @@ func contextRm(c *cli) *cobra.Command {
 				}
 				return nil
 			})
+			if err != nil {
+				return err
+			}
+			c.notef("context %s removed\n", args[0])
+			return c.contextIs(args[0], "removed")
 		},
-	}
+	})
 }

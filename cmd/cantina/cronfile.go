@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"cantina/api"
 	"cantina/cron"
@@ -33,7 +34,12 @@ func (f *crontabFlags) add(c *cli, cmd *cobra.Command) {
 	p.BoolVar(&f.system, "system", false,
 		"the file has a user before each command (default for /etc/crontab and /etc/cron.d)")
 	p.BoolVar(&f.userForm, "user-form", false, "the file has no users, like the output of crontab -l")
-	p.StringVar(&c.tz, "tz", "", "zone of the lines, unless CRON_TZ sets it (default: this machine's)")
+	const zone = "zone of the lines, unless CRON_TZ sets it (default: this machine's)"
+	if tz := p.Lookup("tz"); tz != nil { // it is also the zone of output
+		tz.Usage = zone
+	} else {
+		p.StringVar(&c.tz, "tz", "", zone)
+	}
 	oneOf(cmd, "system", "user-form")
 }
 
@@ -74,21 +80,25 @@ func cronLintVerb(c *cli) *cobra.Command {
 			"  cantina cron lint /etc/crontab cantina.yaml --strict",
 		Args: atLeast(1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			worst, warned := error(nil), false
+			worst, found := error(nil), &findings{c: c}
 			for _, name := range args {
-				w, err := lintFile(c, f, name)
-				if err != nil {
+				if err := lintFile(c, f, name, found); err != nil {
 					c.finish(err)
 					worst = code(exitOf(err))
 				}
-				warned = warned || w
 			}
-			if worst == nil && warned && f.strict {
+			if err := answers(c, factTable("file", "line", "severity", "text"), found.all); err != nil {
+				return err
+			}
+			if worst == nil && found.warned && f.strict {
 				return code(api.ExitFailed)
 			}
 			return worst
 		},
 	}
+	c.writing(cmd)
+	cmd.Flags().Lookup("output").Usage = "print errors and warnings to standard output: table, wide, json, yaml, name or " +
+		"jsonl"
 	f.add(c, cmd)
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors (exit code 1)")
 	return cmd
@@ -148,16 +158,42 @@ func zoneOf(e cron.CrontabEntry, rest *time.Location) (*time.Location, error) {
 	return z.Location, err
 }
 
-func lintFile(c *cli, f *crontabFlags, name string) (warned bool, err error) {
+// findings are the errors and warnings of lint. Without -o each is printed at once.
+type findings struct {
+	c      *cli
+	warned bool
+	all    []*structpb.Struct
+}
+
+// add adds an error, or a warning; line 0 = of the whole file.
+func (f *findings) add(file string, line int, warning bool, text string) {
+	severity := "error"
+	if warning {
+		severity, f.warned = "warning", true
+	}
+	if f.c.answers() {
+		f.all = append(f.all, fact(map[string]any{"file": file, "line": line, "severity": severity, "text": text}))
+		return
+	}
+	if line > 0 {
+		file = fmt.Sprintf("%s:%d", file, line)
+	}
+	if warning {
+		text = "warning: " + text
+	}
+	f.c.sayf("%s: %s\n", file, text)
+}
+
+func lintFile(c *cli, f *crontabFlags, name string, found *findings) error {
 	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
-		return lintSpec(c, name)
+		return lintSpec(c, name, found)
 	}
 	entries, problems, rest, err := readCrontab(c, f, name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, p := range problems {
-		c.sayf("%s:%d: %s\n", name, p.Line, p.Text)
+		found.add(name, p.Line, false, p.Text)
 	}
 	bad := len(problems) > 0
 	for _, e := range entries {
@@ -167,43 +203,41 @@ func lintFile(c *cli, f *crontabFlags, name string) (warned bool, err error) {
 			opt := cron.LineOptions{Name: programName(e.Command), Zone: zone, Vixie: true, Now: c.Now()}
 			_, warnings, err = cron.ParseLine(e.Calendar, opt)
 			for _, w := range warnings {
-				warned = true
-				c.sayf("%s:%d: warning: %s\n", name, e.Line, w)
+				found.add(name, e.Line, true, w.String())
 			}
 		}
 		if err != nil {
 			bad = true
-			c.sayf("%s:%d: %v\n", name, e.Line, err)
+			found.add(name, e.Line, false, err.Error())
 		}
 	}
 	c.notef("%s: %s\n", name, text.Count(len(entries), "line"))
 	if bad {
-		return warned, code(api.ExitUsage)
+		return code(api.ExitUsage)
 	}
-	return warned, nil
+	return nil
 }
 
-func lintSpec(c *cli, name string) (warned bool, err error) {
+func lintSpec(c *cli, name string, found *findings) error {
 	files, err := readSource(c, name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	parsed, err := parseSpecs(c, files)
 	if err != nil {
-		return false, err
+		return err
 	}
 	n := 0
 	for _, f := range parsed {
 		for _, s := range f.Schedules {
 			n++
 			for _, w := range s.Warnings {
-				warned = true
-				c.sayf("%s: warning: %s\n", name, w)
+				found.add(name, 0, true, fmt.Sprint(w))
 			}
 		}
 	}
 	c.notef("%s: %s\n", name, text.Count(n, "schedule"))
-	return warned, nil
+	return nil
 }
 
 func importCrontab(c *cli, f *crontabFlags, name string) error {

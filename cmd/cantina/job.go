@@ -138,7 +138,7 @@ func jobVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(ls, &domain)
 	sel.add(ls, "list only jobs")
-	watchFlag(ls, &watch)
+	c.resumeFlag(ls, &watch)
 	get := &cobra.Command{
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",
 		Args: exactly(1, "JOB"),
@@ -169,7 +169,7 @@ func jobNodesVerb(c *cli) *cobra.Command {
 		Long: "nodes lists the batch tasks of a job. ERRORS counts failed attempts since the last success or " +
 			"job retry; LOSSES (-o wide) counts attempts whose cell was lost. The current or next attempt " +
 			"is number ERRORS + LOSSES + 1.",
-		Example: "  cantina job nodes count --state failed\n  cantina job nodes count -w\n" +
+		Example: "  cantina job nodes count --state failed\n  cantina job nodes count -w --below net\n" +
 			"  cantina job nodes count --below net/http -o wide",
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := findWhole(c, "job", args[0], domain)
@@ -192,7 +192,7 @@ func jobNodesVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "list only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "list only nodes below this one")
-	watchFlag(cmd, &watch)
+	c.resumeFlag(cmd, &watch)
 	return c.reading(cmd)
 }
 
@@ -233,7 +233,7 @@ func jobResultsVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "print only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "print only nodes below this one")
-	watchFlag(cmd, &watch)
+	c.resumeFlag(cmd, &watch)
 	return c.reading(cmd)
 }
 
@@ -252,20 +252,23 @@ type nodeWatch struct {
 // leaves it out.
 func (w *nodeWatch) print(t table[*pb.JobNode], watch bool,
 	read func(cursor string) ([]*pb.JobNode, *pb.Listing, error), whole func(*pb.JobNode) (*pb.JobNode, error)) error {
-	if watch && w.below != "" {
-		return failf(api.ExitUsage, "--watch and --below exclude each other: events have no path; use --node or --state")
-	}
-	if watch {
+	position := w.c.resume
+	again, err := w.c.resumed(watch)
+	switch {
+	case err != nil:
+		return err
+	case watch:
 		w.c.streaming()
 	}
-	position := ""
-	err := stream(w.c, t, func(cursor string) ([]*pb.JobNode, string, error) {
-		items, where, err := read(cursor)
-		if position == "" {
-			position = where.GetPosition()
-		}
-		return items, where.GetNext(), err
-	})
+	if !again {
+		err = stream(w.c, t, func(cursor string) ([]*pb.JobNode, string, error) {
+			items, where, err := read(cursor)
+			if position == "" {
+				position = where.GetPosition()
+			}
+			return items, where.GetNext(), err
+		})
+	}
 	if err != nil || !watch {
 		return err
 	}
@@ -276,11 +279,27 @@ func (w *nodeWatch) print(t table[*pb.JobNode], watch bool,
 			len(w.states) > 0 && !slices.Contains(w.states, x.State) {
 			return nil, false
 		}
-		x, err := whole(x)
+		x, err := w.ifBelow(x)
+		if x != nil {
+			x, err = whole(x)
+		}
 		failed = cmp.Or(failed, err)
 		return x, x != nil
 	})
 	return cmp.Or(err, failed)
+}
+
+// ifBelow returns the batch task of an event, which has no path, if it is in the selected part of the tree; else nil.
+func (w *nodeWatch) ifBelow(x *pb.JobNode) (*pb.JobNode, error) {
+	if w.below == "" {
+		return x, nil
+	}
+	l, err := call(w.c, calls.ListNodes, &pb.ListNodesRequest{Domain: w.s.domain, Job: w.s.name, Node: x.Node,
+		Below: w.below, Page: &pb.Page{Limit: 1}})
+	if len(l.GetNodes()) == 0 {
+		return nil, err
+	}
+	return x, err
 }
 
 func jobPauseVerb(c *cli, pause bool) *cobra.Command {

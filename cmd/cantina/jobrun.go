@@ -89,7 +89,9 @@ func jobRunVerb(c *cli) *cobra.Command {
 	fl.Var(&cpuFlag{&f.cpu}, "cpu", "processors that each reserves, like 0.5 or 500m")
 	fl.Var(&durationFlag{d: &f.limit}, "time-limit", "maximum run time of one attempt")
 	oneOf(cmd, "resume", "name")
-	c.waiting(cmd)
+	c.writing(cmd)
+	fl.Lookup("output").Usage = "print the job when it has ended, instead of its output: table, wide, json, yaml, name " +
+		"or jsonl"
 	return cmd
 }
 
@@ -118,7 +120,10 @@ func runJob(c *cli, cmd *cobra.Command, f *jobRunFlags, args []string) error {
 			return err
 		}
 	}
-	if f.detach {
+	switch {
+	case f.detach && c.answers():
+		return resourceOf(c, s)
+	case f.detach:
 		return line(c.Out, s.domain+"/"+s.name)
 	}
 	return f.follow(c, s, since)
@@ -305,6 +310,10 @@ func (f *jobRunFlags) follow(c *cli, s subject, since *timestamppb.Timestamp) er
 			results <- err
 		}()
 		go func() {
+			if c.answers() {
+				results <- nil
+				return
+			}
 			p := &linePrinter{c: c, split: true, joined: true, prefix: f.prefix}
 			q := &pb.OutputQuery{Domain: s.domain, Job: s.name, Since: since}
 			results <- followOutput(ctx, c, &pb.FollowOutputRequest{Query: q}, p)
@@ -317,6 +326,9 @@ func (f *jobRunFlags) follow(c *cli, s subject, since *timestamppb.Timestamp) er
 	})
 	if err != nil {
 		return timedOut(c, s, err)
+	}
+	if err := answer(c, jobTable(c), end); err != nil {
+		return err
 	}
 	return f.ended(c, end)
 }

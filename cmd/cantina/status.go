@@ -190,17 +190,18 @@ func leaderVerb(c *cli) *cobra.Command {
 				return err
 			}
 			_, err = call(c, calls.EndWait, &pb.EndWaitRequest{AcceptDoubleStarts: accept})
-			switch {
-			case err != nil:
-			case now.Status.Waiting:
-				c.notef("the initial wait has ended\n")
-			default:
-				c.notef("no initial wait in progress\n")
+			if err != nil {
+				return err
 			}
-			return err
+			result := "no initial wait in progress"
+			if now.Status.Waiting {
+				result = "the initial wait has ended"
+			}
+			c.notef("%s\n", result)
+			return answer(c, factTable("result"), textFields(map[string]string{"result": result}))
 		},
 	}
 	end.Flags().BoolVar(&accept, "accept-double-starts", false, "accept that work may run twice")
 	c.needYes(end)
-	return group("leader", "Change decisions of the leader", end)
+	return group("leader", "Change decisions of the leader", c.writing(end))
 }

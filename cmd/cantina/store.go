@@ -56,11 +56,7 @@ func quarantineVerb(c *cli) *cobra.Command {
 			if err := c.confirm("permanently delete row %s", args[0]); err != nil {
 				return err
 			}
-			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0]})
-			if err == nil {
-				c.notef("%s: dropped\n", args[0])
-			}
-			return err
+			return releaseRow(c, args[0], false, "dropped")
 		},
 	}
 	c.needYes(drop)
@@ -68,12 +64,19 @@ func quarantineVerb(c *cli) *cobra.Command {
 		Use: "restore KEY", Short: "Read a row again after a repair or an upgrade", Args: exactly(1, "KEY"),
 		Example: "  cantina store quarantine restore task/4f1c",
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := call(c, calls.ReleaseQuarantined, &pb.ReleaseQuarantinedRequest{Key: args[0], Restore: true})
-			if err == nil {
-				c.notef("%s: restored\n", args[0])
-			}
-			return err
+			return releaseRow(c, args[0], true, "restored")
 		},
 	}
-	return group("quarantine", "Manage rows of the store that cannot be read", c.reading(show), drop, restore)
+	return group("quarantine", "Manage rows of the store that cannot be read", c.reading(show), c.writing(drop),
+		c.writing(restore))
+}
+
+// releaseRow drops or restores a row that cannot be read.
+func releaseRow(c *cli, key string, restore bool, result string) error {
+	if _, err := call(c, calls.ReleaseQuarantined,
+		&pb.ReleaseQuarantinedRequest{Key: key, Restore: restore}); err != nil {
+		return err
+	}
+	c.notef("%s: %s\n", key, result)
+	return answer(c, factTable("key", "result"), textFields(map[string]string{"key": key, "result": result}))
 }

@@ -113,6 +113,11 @@ func writeBackup(c *cli, name string, force bool, take func(context.Context, io.
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	c.notef("%s: %s\n", name, described(info))
+	return backupAnswer(c, name, info)
+}
+
+// backupAnswer names unreadable rows of a backup, and prints the backup if -o asks for it.
+func backupAnswer(c *cli, name string, info store.BackupInfo) error {
 	noteUnreadable(c, info)
 	return answer(c, factTable("file", "rows", "revision"),
 		fact(map[string]any{"file": name, "rows": int(info.Rows), "revision": int(info.Revision)}))
@@ -170,7 +175,7 @@ func noteUnreadable(c *cli, i store.BackupInfo) {
 }
 
 func verifyVerb(c *cli) *cobra.Command {
-	return &cobra.Command{
+	return c.writing(&cobra.Command{
 		Use: "verify FILE", Short: "Verify a backup file", Args: exactly(1, "FILE"),
 		Long: "verify checks the format, the checksum over all rows and each single row of a backup, " +
 			"and restores nothing.",
@@ -186,10 +191,9 @@ func verifyVerb(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("%s is valid: %s\n", args[0], described(info))
-			noteUnreadable(c, info)
-			return nil
+			return backupAnswer(c, args[0], info)
 		},
-	}
+	})
 }
 
 func restoreVerb(c *cli) *cobra.Command {
@@ -232,13 +236,12 @@ func restoreVerb(c *cli) *cobra.Command {
 					c.notef("store restored to %s; start it with: cantina dev --data %s, or cantina server --data %s\n",
 						filepath.Join(p.data, "server"), p.data, p.data)
 				}
-				noteUnreadable(c, info)
-				return nil
+				return backupAnswer(c, args[0], info)
 			})
 		},
 	}
 	p.flags(cmd)
 	cmd.Flags().BoolVar(&renew, "new-identity", false,
 		"create a new cluster identity: cells of the original cluster do not belong to it")
-	return cmd
+	return c.writing(cmd)
 }

@@ -126,13 +126,15 @@ func markVerb(c *cli) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			return p.open(c.ctx, func(ctx context.Context, s *store.Store) error {
 				term, err := s.MarkRestored(ctx)
-				if err == nil {
-					c.notef("marked as restored; epoch of the next term: %s\n", fmt.Sprint(term.Epoch))
+				if err != nil {
+					return err
 				}
-				return err
+				epoch := fmt.Sprint(term.Epoch)
+				c.notef("marked as restored; epoch of the next term: %s\n", epoch)
+				return answer(c, factTable("epoch"), textFields(map[string]string{"epoch": epoch}))
 			})
 		},
 	}
 	p.flags(cmd)
-	return cmd
+	return c.writing(cmd)
 }

@@ -20,6 +20,47 @@ func watchFlag(cmd *cobra.Command, watch *bool) {
 	cmd.Flags().BoolVarP(watch, "watch", "w", false, "follow: print one row per change until Ctrl-C")
 }
 
+// resumeFlag is watchFlag for a list whose changes are events: --since continues an earlier watch.
+func (c *cli) resumeFlag(cmd *cobra.Command, watch *bool) {
+	watchFlag(cmd, watch)
+	cmd.Flags().StringVar(&c.resume, "since", "",
+		"with -w: print no list, but the changes after this revision or position (of events, or of a row in JSON)")
+}
+
+// resumed reports whether a watch continues an earlier one. A position that the stream has not reached is an error.
+func (c *cli) resumed(watch bool) (bool, error) {
+	if c.resume == "" {
+		return false, nil
+	}
+	if !watch {
+		return false, failf(api.ExitUsage, "--since needs --watch: a list shows the present; past changes: cantina events "+
+			"--since %s", c.resume)
+	}
+	if _, err := event.ParsePosition(c.resume); err != nil {
+		return false, failf(api.ExitUsage, "--since must be a revision like 1042 or a position like 1042.3, not %q", c.resume)
+	}
+	c.streaming()
+	_, err := endOfEvents(c, c.resume)
+	return true, err
+}
+
+// endOfEvents is the present position of the event stream, which must not be before since.
+func endOfEvents(c *cli, since string) (string, error) {
+	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
+	if err != nil {
+		return "", err
+	}
+	end := l.Listing.Position
+	if since, err := event.ParsePosition(since); err == nil {
+		if newest, err := event.ParsePosition(end); err == nil && since.Revision > newest.Revision {
+			return "", failf(api.ExitFailed,
+				"--since %s is later than the newest event %s: another cluster, or the store was restored; list "+
+					"again and continue from there", since, newest)
+		}
+	}
+	return end, nil
+}
+
 // streaming has single objects printed: a stream is no list.
 func (c *cli) streaming() {
 	if c.output == "json" || c.output == "yaml" {
@@ -36,9 +77,16 @@ func eventsOf(kind string) *pb.StreamEventsRequest {
 // afterwards. It misses nothing: the stream begins where the list was read.
 func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.StreamEventsRequest,
 	read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
+	again, err := c.resumed(watch)
+	switch {
+	case err != nil:
+		return err
+	case again:
+		return followChanges(c, t, changes, c.resume, pick)
+	}
 	var all []T
 	position := ""
-	err := pages(func(cursor string) (string, error) {
+	err = pages(func(cursor string) (string, error) {
 		items, where, err := read(cursor)
 		if err != nil {
 			return "", err
@@ -67,7 +115,7 @@ func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.Stream
 // followChanges prints one row per change from a position on.
 func followChanges[T proto.Message](c *cli, t table[T], changes *pb.StreamEventsRequest, position string,
 	pick func(*pb.Event) (T, bool)) error {
-	c.noHeader = true
+	c.noHeader = c.noHeader || c.resume == ""
 	return c.watched(func(ctx context.Context) error {
 		client, err := c.client()
 		if err != nil {
@@ -89,7 +137,9 @@ func followChanges[T proto.Message](c *cli, t table[T], changes *pb.StreamEvents
 				c.notef("%s is gone\n", printable(t.id(x)))
 				return nil
 			}
-			return list(c, t, []T{x})
+			err := list(c, t, []T{x})
+			c.noHeader = true
+			return err
 		})
 	})
 }
@@ -179,18 +229,9 @@ func printEvents(ctx context.Context, c *cli, t table[*pb.Event], q *pb.StreamEv
 	if err != nil {
 		return err
 	}
-	// The present position of the stream: read until there.
-	l, err := call(c, calls.ListCells, &pb.ListCellsRequest{Page: &pb.Page{Limit: 1}})
+	end, err := endOfEvents(c, q.Since) // read until there
 	if err != nil {
 		return err
-	}
-	end := l.Listing.Position
-	if since, err := event.ParsePosition(q.Since); err == nil {
-		if newest, err := event.ParsePosition(end); err == nil && since.Revision > newest.Revision {
-			return failf(api.ExitFailed,
-				"--since %s is later than the newest event %s: another cluster, or the store was restored; list "+
-					"again and continue from there", since, newest)
-		}
 	}
 	first, held := true, &tail{last: f.last}
 	show := func(events ...*pb.Event) error {
