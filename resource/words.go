@@ -42,6 +42,8 @@ func Text(name string, amount int) string {
 		switch {
 		case amount == 0:
 			return n
+		case amount%(1024*1024) == 0:
+			return strconv.Itoa(amount/1024/1024) + "Ti"
 		case amount%1024 == 0:
 			return strconv.Itoa(amount/1024) + "Gi"
 		}

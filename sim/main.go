@@ -67,8 +67,10 @@ func RunMany(m Many) (Sum, error) {
 
 // Command is one `cantina sim`: Flags reads its flags, Run carries it out.
 type Command struct {
+	// For is how long it runs, by the wall clock; 0 = until the seeds are done.
+	For time.Duration
+
 	many         Many
-	length       time.Duration
 	trace, cover bool
 }
 
@@ -79,7 +81,7 @@ func (o *Command) Flags() *flag.FlagSet {
 	fs.Uint64Var(&o.many.Seed, "seed", 1, "first seed; with --trace the only one")
 	fs.IntVar(&o.many.Steps, "steps", 0, "run seeds until that many steps are done")
 	fs.IntVar(&o.many.Seeds, "seeds", 1, "number of seeds, when --steps is 0")
-	fs.DurationVar(&o.length, "for", 0, "run for that long (wall clock)")
+	fs.DurationVar(&o.For, "for", 0, "run for that long (wall clock)")
 	fs.BoolVar(&o.many.Draw, "draw", false, "draw the flags of the cluster that are not given from each seed")
 	fs.BoolVar(&o.trace, "trace", false, "print every step of one seed")
 	fs.BoolVar(&o.cover, "coverage", false, "print how often each operation met each fault")
@@ -131,9 +133,9 @@ func (o *Command) Run(stdout, stderr io.Writer) int {
 	if o.trace {
 		m.Trace, m.Steps, m.Seeds = stdout, 0, 1
 	}
-	if o.length > 0 && !o.trace {
+	if o.For > 0 && !o.trace {
 		m.Steps = int(^uint(0) >> 1)
-		m.Stop = func() bool { return time.Since(began) >= o.length }
+		m.Stop = func() bool { return time.Since(began) >= o.For }
 	}
 	s, err := RunMany(m)
 	took := time.Since(began).Seconds()

@@ -76,6 +76,8 @@ type cli struct {
 
 	yes     bool
 	timeout time.Duration
+	// deadline is the end of --timeout, once it has begun.
+	deadline time.Time
 }
 
 // connection is how an invocation reaches the servers; the client is made when a verb first calls one.
@@ -326,12 +328,15 @@ func (c *cli) runtimeDirs() []string {
 	return append(out, "/run/cantina")
 }
 
-// limited returns a context that ends with --timeout.
+// limited returns a context that ends with --timeout, which counts from its first use for the whole verb.
 func (c *cli) limited() (context.Context, context.CancelFunc) {
 	if c.timeout <= 0 {
 		return context.WithCancel(c.ctx)
 	}
-	return context.WithTimeout(c.ctx, c.timeout)
+	if c.deadline.IsZero() {
+		c.deadline = time.Now().Add(c.timeout)
+	}
+	return context.WithDeadline(c.ctx, c.deadline)
 }
 
 // confirm prompts before a destructive action. Without a terminal --yes is needed.

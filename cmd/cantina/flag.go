@@ -35,7 +35,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		if m := negative.FindStringSubmatch(err.Error()); m != nil {
 			return failf(api.ExitUsage, "%s is not allowed: numbers must be 0 or more; see %s --help", m[1], cmd.CommandPath())
 		}
-		return failf(api.ExitUsage, "%v; see %s --help", err, cmd.CommandPath())
+		return failf(api.ExitUsage, "%v; %ssee %s --help", err, flagHint(cmd, err), cmd.CommandPath())
 	}
 	says := &wrong{}
 	if !errors.As(err, &says) {
@@ -50,6 +50,41 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 
 // negative finds a negative number that was parsed as a flag.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\d+)$`)
+
+// flagHint names the flag that an unknown one is probably meant to be.
+func flagHint(cmd *cobra.Command, err error) string {
+	var none *pflag.NotExistError
+	if !errors.As(err, &none) {
+		return ""
+	}
+	var names []string
+	add := func(f *pflag.Flag) { names = append(names, "--"+f.Name) }
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	if other := otherFlag(none.GetSpecifiedName()); other != "" {
+		return other + "; "
+	}
+	if h := text.DidYouMean("--"+none.GetSpecifiedName(), names); h != "" {
+		return h + "; "
+	}
+	return ""
+}
+
+// otherFlag describes how a flag of another tool is written here.
+func otherFlag(name string) string {
+	return map[string]string{
+		"all-containers": "the output of a service or job has all of its containers",
+		"container":      "an instance has one container; name the instance: web/0",
+		"ignore-errors":  "cells that do not answer are named, and the output of the others is printed",
+		"namespace":      "use --domain", "n": "use --domain, or --number",
+		"all-namespaces": "all domains are listed without --domain",
+		"kubeconfig":     "use --context, or cantina context set",
+		"sort-by":        "use --sort with top, or -o json with jq",
+		"grace-period":   "use --grace with a duration, like 5s",
+		"replicas":       "use cantina service scale SERVICE N",
+		"format":         "use --template",
+	}[name]
+}
 
 // flagName is a flag in all its spellings.
 func flagName(f *pflag.Flag) string {
@@ -102,11 +137,15 @@ type durationFlag struct {
 
 // oneOf refuses two flags that exclude each other.
 func oneOf(cmd *cobra.Command, a, b string) {
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed(a) && cmd.Flags().Changed(b) {
 			return failf(api.ExitUsage, "--%s and --%s exclude each other; give one of them", a, b)
 		}
-		return nil
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
 	}
 }
 

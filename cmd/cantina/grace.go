@@ -48,6 +48,9 @@ func (g *graceFlags) shorten(c *cli, s subject, expected int) (string, error) {
 	last := time.Now().Add(shortenFor)
 	for {
 		got, err := call(c, calls.ShortenStop, q)
+		if isCode(err, "not_found", "collected") { // all of it has ended, and is gone
+			return g.text(0), nil
+		}
 		if err != nil {
 			return "", err
 		}

@@ -56,6 +56,9 @@ const outputHelp = `OUTPUT
   --template Go template for each item, applied to its JSON:
              --template '{{.name}} {{.running}}'
 
+  CANTINA_PAGER is a pager for data on a terminal, such as "less -R". There is
+  none without it.
+
   Times are relative on a terminal and RFC 3339 with zone elsewhere; select the
   zone with --utc or --tz. Colours appear only on a terminal; override with
   --color=always|never or NO_COLOR.

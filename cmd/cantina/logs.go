@@ -30,12 +30,26 @@ type outputFlags struct {
 	node          string
 	timestamps    bool
 	noPrefix      bool
+	prefix        *bool // of --prefix; nil = if there are several sources
 	previous      bool
+	limit         int64 // bytes; 0 = all
+}
+
+// prefixed reports whether the source is printed before each line.
+func (f *outputFlags) prefixed(several bool) bool {
+	switch {
+	case f.raw, f.noPrefix:
+		return false
+	case f.prefix != nil:
+		return *f.prefix
+	}
+	return several
 }
 
 func logsVerb(c *cli) *cobra.Command {
 	f := &outputFlags{}
 	var sel selector
+	var prefix bool
 	cmd := &cobra.Command{
 		Use:   "logs SUBJECT | -l SELECTOR",
 		Short: "Print the output of a service, task or job",
@@ -59,7 +73,11 @@ func logsVerb(c *cli) *cobra.Command {
 			}
 			return exactly(1, "SUBJECT")(cmd, args)
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("prefix") {
+				f.prefix = &prefix
+			}
+			f.lastLines(c)
 			if err := f.checkPrevious(&sel); err != nil {
 				return err
 			}
@@ -74,17 +92,26 @@ func logsVerb(c *cli) *cobra.Command {
 	sel.add(cmd, "instead of SUBJECT: the services, jobs and tasks")
 	fl.BoolVarP(&f.previous, "previous", "p", false, "print the last attempt that has ended, of an instance or batch task")
 	fl.BoolVarP(&f.follow, "follow", "f", false, "follow: print new lines as they arrive")
-	numberVar(fl, &f.tail, "tail", "n", 0, 1, api.MaxPage, "number of last lines to print (at most 1000)")
+	numberVar(fl, &f.tail, "tail", "n", allLines, allLines, api.MaxPage,
+		"number of last lines to print, at most 1000; 0: only new lines, with -f; -1: all")
 	fl.StringVar(&f.since, "since", "", "print only lines since this time: a duration ago like 10m, or RFC 3339")
+	fl.StringVar(&f.since, "since-time", "", "same as --since")
 	fl.StringVar(&f.until, "until", "", "print only lines before this time")
 	fl.StringVar(&f.grep, "grep", "", "print only lines that match this regular expression (RE2)")
 	fl.StringVar(&f.attempt, "attempt", "",
 		"print only this attempt: a number for a job (1 is the first), an instance id for a service (ps -o wide)")
 	choicesVar(fl, &f.streams, "stream", []string{"stdout", "stderr", "event"}, "stdout, stderr or event (stdout,stderr)")
 	fl.StringVar(&f.node, "node", "", "for a job: print only this node")
+	fl.StringVar(&f.node, "shard", "", "same as --node")
+	numberVar(fl, &f.limit, "limit-bytes", "", 0, 1, unbounded, "end after this many bytes")
 	fl.BoolVar(&f.raw, "raw", false, "print the original bytes")
 	fl.BoolVar(&f.timestamps, "timestamps", false, "print the time before each line")
 	fl.BoolVar(&f.noPrefix, "no-prefix", false, "do not print the instance before each line")
+	fl.BoolVar(&prefix, "prefix", true, "print the instance before each line (default: if there are several)")
+	fl.Lookup("prefix").DefValue = "false" // not shown
+	oneOf(cmd, "since", "since-time")
+	oneOf(cmd, "node", "shard")
+	oneOf(cmd, "prefix", "no-prefix")
 	c.waiting(cmd)
 	return c.reading(cmd)
 }
@@ -106,8 +133,8 @@ func printLogs(c *cli, f *outputFlags, text string) error {
 		q.Container = []string{id}
 	}
 	p := &linePrinter{
-		c: c, raw: f.raw, timestamps: f.timestamps, form: c.output,
-		prefix: !f.noPrefix && !f.raw && (s.kind == "service" || s.kind == "job"),
+		c: c, raw: f.raw, timestamps: f.timestamps, form: c.output, limit: f.limit,
+		prefix: f.prefixed(s.kind == "service" || s.kind == "job"),
 	}
 	if f.follow {
 		return c.detachable("cantina logs -f "+s.String(), nil, func(ctx context.Context) error {
@@ -125,7 +152,7 @@ func printLogs(c *cli, f *outputFlags, text string) error {
 		noteIncomplete(c, m.Missing, missing)
 		return p.print(m.Packed)
 	})
-	if err != nil {
+	if err != nil && !p.full {
 		return err
 	}
 	if len(missing) > 0 {
@@ -154,6 +181,19 @@ func whyEmpty(c *cli, s subject, q *pb.OutputQuery) error {
 		return err
 	}
 	return failf(api.ExitNotFound, "%s: no output in attempt %s", s, q.Attempt)
+}
+
+// allLines is the value of --tail for all lines.
+const allLines = -1
+
+// lastLines replaces values of --tail that mean all lines, or none.
+func (f *outputFlags) lastLines(c *cli) {
+	switch f.tail {
+	case allLines:
+		f.tail = 0
+	case 0:
+		f.since = c.Now().Format(time.RFC3339Nano)
+	}
 }
 
 func logQuery(c *cli, f *outputFlags, s subject) (*pb.OutputQuery, error) {
@@ -242,6 +282,9 @@ type linePrinter struct {
 	split      bool // stderr goes to stderr, as if the program ran here
 	joined     bool // there are several sources: a missing newline is added
 	printed    int  // lines
+	// limit is how many bytes are printed at most; 0 = all. full: that many are.
+	limit, bytes int64
+	full         bool
 
 	buf    []byte
 	to     io.Writer        // where buf goes
@@ -258,12 +301,20 @@ func (p *linePrinter) print(m *pb.LogLines) error {
 	if err := logstore.EachPacked(m, p.line); err != nil {
 		return err
 	}
-	return p.flush()
+	if err := p.flush(); err != nil || !p.full {
+		return err
+	}
+	return api.Stop()
 }
 
 func (p *linePrinter) flush() error {
 	if len(p.buf) == 0 {
 		return nil
+	}
+	if p.limit > 0 {
+		p.buf = p.buf[:min(int64(len(p.buf)), p.limit-p.bytes)]
+		p.bytes += int64(len(p.buf))
+		p.full = p.bytes == p.limit
 	}
 	_, err := p.to.Write(p.buf)
 	p.buf = p.buf[:0]

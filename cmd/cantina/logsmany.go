@@ -35,8 +35,8 @@ func printSelected(c *cli, f *outputFlags, sel *selector) error {
 	if err != nil {
 		return err
 	}
-	p := &linePrinter{c: c, raw: f.raw, timestamps: f.timestamps, form: c.output, prefix: !f.noPrefix && !f.raw,
-		joined: true}
+	p := &linePrinter{c: c, raw: f.raw, timestamps: f.timestamps, form: c.output, prefix: f.prefixed(true),
+		joined: true, limit: f.limit}
 	m := &manyLogs{c: c, client: client, p: p, missing: map[string]bool{}}
 	if f.follow {
 		return c.detachable("cantina logs -f -l '"+sel.text+"'", nil, func(ctx context.Context) error {
@@ -78,12 +78,17 @@ func (m *manyLogs) follow(ctx context.Context, queries []*pb.OutputQuery) error 
 					noteIncomplete(m.c, r.Missing, m.missing)
 					return m.p.print(r.Packed)
 				})
-			if errs[i] != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			if errs[i] != nil || m.p.full {
 				cancel()
 			}
 		})
 	}
 	all.Wait()
+	if m.p.full {
+		return nil
+	}
 	return firstOf(errs)
 }
 
@@ -149,6 +154,9 @@ func (m *manyLogs) read(ctx context.Context, queries []*pb.OutputQuery) error {
 			return err
 		}
 		next.lines = next.lines[1:]
+		if m.p.full {
+			return nil
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	goflag "flag"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,12 +24,13 @@ func simVerb(c *cli) *cobra.Command {
 		},
 	}
 	run.Flags().VisitAll(func(f *goflag.Flag) {
+		if f.Name == "for" {
+			cmd.Flags().Var(&durationFlag{d: &run.For}, f.Name, f.Usage)
+			return
+		}
 		of := cmd.Flags().VarPF(&simFlag{Value: f.Value}, f.Name, "", f.Usage)
-		switch of.Value.Type() {
-		case "bool":
+		if of.Value.Type() == "bool" {
 			of.NoOptDefVal = "true"
-		case "duration":
-			of.DefValue = "" // none
 		}
 	})
 	return cmd
@@ -42,12 +42,8 @@ type simFlag struct{ goflag.Value }
 // Set implements pflag.Value.
 func (f *simFlag) Set(s string) error {
 	switch f.Type() {
-	case "duration":
-		var d time.Duration
-		if err := (&durationFlag{d: &d}).Set(s); err != nil {
-			return err
-		}
-		s = d.String()
+	case "bool":
+		return f.Value.Set(s)
 	case "int":
 		if _, err := strconv.ParseUint(s, 10, 63); err != nil {
 			return &wrong{allowed: "must be a whole number, at least 0"}
@@ -62,11 +58,8 @@ func (f *simFlag) Set(s string) error {
 // Type implements pflag.Value.
 func (f *simFlag) Type() string {
 	if g, ok := f.Value.(goflag.Getter); ok {
-		switch g.Get().(type) {
-		case bool:
+		if _, ok := g.Get().(bool); ok {
 			return "bool"
-		case time.Duration:
-			return "duration"
 		}
 		return "int"
 	}

@@ -74,6 +74,7 @@ func topVerb(c *cli) *cobra.Command {
 	fl.Var(&durationFlag{d: &f.interval, least: 100 * time.Millisecond}, "interval",
 		"time over which the use of processors is measured, up to 10s (default 2s on a terminal, else 1s)")
 	c.waiting(cmd)
+	mark(cmd, live)
 	return c.reading(cmd)
 }
 

@@ -9,10 +9,11 @@ import (
 	"cantina/internal/text"
 )
 
-// reads marks verbs that print data: they have -o and an example. runs marks a verb that runs a process, and
-// has verbs below it.
+// reads marks verbs that print data: they have -o and an example. live marks those of them that a terminal shows
+// until Ctrl-C. runs marks a verb that runs a process, and has verbs below it.
 const (
 	reads = "reads"
+	live  = "live"
 	runs  = "runs"
 )
 
@@ -64,18 +65,23 @@ func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 	f.BoolVar(&c.noTrunc, "no-trunc", false, "do not truncate long values on a terminal")
 	f.BoolVar(&c.utc, "utc", false, "print times in UTC")
 	f.StringVar(&c.tz, "tz", "", "print times in this zone")
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[reads] = "true"
+	mark(cmd, reads)
 	inner := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := c.chooseZone(); err != nil {
 			return err
 		}
-		return inner(cmd, args)
+		return c.paged(cmd, func() error { return inner(cmd, args) })
 	}
 	return cmd
+}
+
+// mark adds an annotation to a verb.
+func mark(cmd *cobra.Command, name string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[name] = "true"
 }
 
 func (c *cli) chooseZone() error {
