@@ -24,7 +24,7 @@ func (c applyCalls) Plan(ctx context.Context, q *request[pb.PlanRequest]) (*resp
 		return nil, err
 	}
 	defer done()
-	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
+	apps, err := c.applications(q.Msg.Files, q.Msg.Prune, q.Msg.Selector)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (c applyCalls) Apply(ctx context.Context, q *request[pb.ApplyRequest]) (*re
 		return nil, err
 	}
 	defer done()
-	apps, err := c.applications(q.Msg.Files, q.Msg.Prune)
+	apps, err := c.applications(q.Msg.Files, q.Msg.Prune, q.Msg.Selector)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +117,16 @@ func (s *Server) oneLarge(ctx context.Context, files []*pb.SpecFile) (done func(
 }
 
 // applications reads the spec files of a request.
-func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Application, error) {
+func (c applyCalls) applications(files []*pb.SpecFile, prune bool, only string) ([]plan.Application, error) {
 	if len(files) == 0 {
 		return nil, invalid("files", "must not be empty")
+	}
+	labels, err := selector(only)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(labels) > 0 && !prune:
+		return nil, invalid("selector", "needs prune")
 	}
 	var parsed []*spec.File
 	all := &spec.Problems{}
@@ -158,7 +165,8 @@ func (c applyCalls) applications(files []*pb.SpecFile, prune bool) ([]plan.Appli
 	}
 	var out []plan.Application
 	for _, f := range merged {
-		a := plan.Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services, Prune: prune, Warnings: f.Warnings}
+		a := plan.Application{Domain: f.Domain, TTL: f.TTL, Services: f.Services,
+			Prune: plan.Prune{On: prune, Labels: labels}, Warnings: f.Warnings}
 		for _, t := range f.Tasks {
 			a.Tasks = append(a.Tasks, plan.NamedTask{Name: t.Name, Definition: t.Definition})
 		}

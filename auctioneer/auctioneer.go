@@ -320,8 +320,9 @@ func (a *Auctioneer) Explain(id string) (since time.Duration, why *placement.Ref
 	return since, why, ok
 }
 
-// Fit returns how many of n like it would find room now, beside work that has its place, and why the next would not.
-func (a *Auctioneer) Fit(it placement.Item, n int) (int, *placement.Refusal) {
+// Fit returns the cells on which n like it would find room now, beside work that has its place, and why the next would
+// not.
+func (a *Auctioneer) Fit(it placement.Item, n int) ([]string, *placement.Refusal) {
 	a.lock()
 	defer a.unlock()
 	return a.auction.Fit(it, n)

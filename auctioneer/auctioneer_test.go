@@ -375,7 +375,7 @@ func TestWorkInFlightToALostCell(t *testing.T) {
 		synctest.Wait()
 		want(t, "unanswered", r.board.unanswered, "x")
 		r.request(t, work("x", 10))
-		if n, why := r.Fit(work("x", 10), 1); n != 0 || why == nil {
+		if n, why := r.Fit(work("x", 10), 1); len(n) != 0 || why == nil {
 			t.Error("there is no cell")
 		}
 		r.join("b", 100)

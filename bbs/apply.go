@@ -171,8 +171,11 @@ func (t *tx) addRows(ops []store.Op) {
 
 // applicationRecord is the application as bytes, to recognise a repeated request.
 func applicationRecord(a plan.Application) *bbspb.ApplyStep {
-	s := &bbspb.ApplyStep{Domain: a.Domain, SetFresh: a.Prune}
+	s := &bbspb.ApplyStep{Domain: a.Domain, SetFresh: a.Prune.On}
 	s.FreshUntil = wire.FromTime(time.Unix(0, int64(a.TTL)))
+	for _, c := range a.Prune.Labels {
+		s.RemoveServices = append(s.RemoveServices, c.String()) // in place of names
+	}
 	for i := range a.Services {
 		s.Services = append(s.Services, desiredRecord(&a.Services[i]))
 	}
@@ -229,7 +232,7 @@ func (ap *applies) diff(a plan.Application) ([]plan.Change, step, error) {
 		}
 		changes = append(changes, c)
 	}
-	if a.Prune {
+	if a.Prune.On {
 		s.removeServices, s.removeTasks = ap.surplusOf(a)
 		for _, n := range s.removeServices {
 			changes = append(changes, plan.Change{Kind: "service", Name: n, Verb: plan.VerbRemove})
@@ -336,13 +339,19 @@ func keptRun(guid string, t *task.Task) string {
 func (ap *applies) surplusOf(a plan.Application) (services, tasks []string) {
 	for _, k := range ap.services.Services() {
 		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
-		if k.Domain == a.Domain && !named && !ap.services.Service(k).Removed {
+		s := ap.services.Service(k)
+		if k.Domain == a.Domain && !named && !s.Removed && a.Prune.Takes(s.Labels()) {
 			services = append(services, k.Name)
 		}
 	}
-	for row := range ap.applied {
+	for row, last := range ap.applied {
 		name, ok := strings.CutPrefix(row, appliedRow(a.Domain, ""))
-		if ok && !slices.ContainsFunc(a.Tasks, func(t plan.NamedTask) bool { return t.Name == name }) {
+		var labels map[string]string
+		if t := ap.tasks.Get(last.guid); t != nil && t.Definition != nil {
+			labels = t.Definition.Workload.Labels
+		}
+		named := slices.ContainsFunc(a.Tasks, func(t plan.NamedTask) bool { return t.Name == name })
+		if ok && !named && a.Prune.Takes(labels) {
 			tasks = append(tasks, name)
 		}
 	}

@@ -473,7 +473,8 @@ func TestPortsThatNeverFitAreRefused(t *testing.T) {
 		refused("apply of another service", err)
 		_, err = r.b.ScaleService(t.Context(), webKey, 3, plan.Write{})
 		refused("scale", err)
-		if _, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{other}, Prune: true}); err != nil {
+		if _, err := r.b.Plan(plan.Application{Domain: "d", Services: []lrp.Desired{other},
+			Prune: plan.Prune{On: true}}); err != nil {
 			t.Errorf("another service in the place of the first: %v", err)
 		}
 		r.machines = 1

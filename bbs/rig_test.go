@@ -343,8 +343,8 @@ var webKey = lrp.ServiceKey{Domain: "d", Name: "web"}
 
 func (r *rig) apply(services []lrp.Desired, tasks []plan.NamedTask) plan.Applied {
 	r.t.Helper()
-	out, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks, Prune: true},
-		plan.Write{}, nil)
+	out, err := r.b.Apply(r.t.Context(), plan.Application{Domain: "d", Services: services, Tasks: tasks,
+		Prune: plan.Prune{On: true}}, plan.Write{}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -431,7 +431,8 @@ func (b *rows) wantedWith(a plan.Application) (all []*lrp.Desired) {
 	}
 	for _, k := range b.services.Services() {
 		named := slices.ContainsFunc(a.Services, func(d lrp.Desired) bool { return d.Service == k })
-		if s := b.services.Service(k); !named && !s.Removed && s.Target() != nil && !(a.Prune && k.Domain == a.Domain) {
+		if s := b.services.Service(k); !named && !s.Removed && s.Target() != nil &&
+			!(k.Domain == a.Domain && a.Prune.Takes(s.Labels())) {
 			all = append(all, s.Wanted())
 		}
 	}

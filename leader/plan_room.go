@@ -1,9 +1,12 @@
 package leader
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"cantina/internal/text"
 	"cantina/lrp"
@@ -12,8 +15,8 @@ import (
 	"cantina/task"
 )
 
-// noteRoom notes the planned work for which no cell has room now, with the refusal by each class of cells. Nothing is
-// noted while cells may still join.
+// noteRoom notes where the planned work would be placed now, and the refusal by each class of cells if there is no
+// room. Nothing is noted while cells may still join.
 func (v applicationView) noteRoom(out *plan.Applied, a plan.Application) {
 	if !v.settled() {
 		return
@@ -68,16 +71,42 @@ func added(d *lrp.Desired, c *plan.Change) int {
 	return 0
 }
 
-// noteFit notes how many of n fit, if not all do.
+// noteFit notes the cells of n instances, and why not all fit.
 func (v applicationView) noteFit(c *plan.Change, it placement.Item, n int) {
-	fit, why := v.Auctioneer.Fit(it, n)
+	cells, why := v.Auctioneer.Fit(it, n)
 	switch {
+	case why == nil && len(cells) < n:
+		c.AddNote(fmt.Sprintf("the first %d fit now: %s", len(cells), spread(cells)))
 	case why == nil:
-	case n == 1 || fit == 0:
+		c.AddNote("fits now: " + spread(cells))
+	case len(cells) == 0:
 		c.AddNote("no cell has room now: " + text.Shorten(why.String(), 1000))
 	default:
-		c.AddNote(fmt.Sprintf("room now for %d of %d; for the next: %s", fit, n, text.Shorten(why.String(), 1000)))
+		c.AddNote(fmt.Sprintf("room now for %d of %d (%s); for the next: %s", len(cells), n, spread(cells),
+			text.Shorten(why.String(), 1000)))
 	}
+}
+
+// shownCells is how many cells a note names.
+const shownCells = 5
+
+// spread names cells and how many instances each would have, those with most first.
+func spread(cells []string) string {
+	count := map[string]int{}
+	for _, c := range cells {
+		count[c]++
+	}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	var out []string
+	for _, c := range names[:min(shownCells, len(names))] {
+		out = append(out, fmt.Sprintf("%d on %s", count[c], c))
+	}
+	if more := len(names) - shownCells; more > 0 {
+		out = append(out, "and "+text.Count(more, "more cell"))
+	}
+	return strings.Join(out, ", ")
 }
 
 // serviceItem is an instance that is not wanted yet, and a group of its own.

@@ -96,7 +96,7 @@ func TestEveryChangeMovesTheRevisionOfTheDomain(t *testing.T) {
 			}},
 			{"remove job", true, func() error { return v.RemoveJob(ctx, "d/j", plan.Write{}) }},
 			{"remove service", true, func() error { _, err := v.RemoveService(ctx, web, plan.Write{}); return err }},
-			{"prune", true, apply(plan.Application{Prune: true})},
+			{"prune", true, apply(plan.Application{Prune: plan.Prune{On: true}})},
 		} {
 			before := planned()
 			if err := c.do(); err != nil {

@@ -33,7 +33,7 @@ func TestAPruneLeavesTheJobOfASchedule(t *testing.T) {
 		defer end()
 		v := viewOf(tm)
 		a := plan.Application{Domain: "d", Schedules: []plan.NamedSchedule{everyMinute("j", true), everyMinute("t", false)},
-			Prune: true}
+			Prune: plan.Prune{On: true}}
 		if _, err := v.Apply(t.Context(), a, plan.Write{}); err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func portsDoNotFit(port int, of []*Desired, need, have int) error {
 	}
 	fewer := "ask for fewer instances"
 	if len(of) > 1 {
-		fewer = "remove one of the services (apply --prune removes what the file does not name)"
+		fewer = "remove one of the services (apply --prune -l LABELS removes those that the file does not name)"
 	}
 	return fmt.Errorf("ports: port %d is fixed for %d instances (%s), a machine has it once, and %d %s them: "+
 		"leave out fixed, so that the cell chooses a port, %s, or start cells on more machines first: %w",

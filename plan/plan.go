@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"cantina/label"
 	"cantina/lrp"
 	"cantina/schedule"
 	"cantina/task"
@@ -23,10 +24,21 @@ type Application struct {
 	Jobs      []NamedJob
 	Schedules []NamedSchedule
 	// Prune removes resources of the domain that are not in the file.
-	Prune bool
+	Prune Prune
 	// Warnings are remarks on the files.
 	Warnings []string
 }
+
+// Prune selects resources that an application removes. The zero value removes none.
+type Prune struct {
+	// On removes resources of the domain that are not in the file.
+	On bool
+	// Labels limits that to resources whose labels match.
+	Labels label.Selector
+}
+
+// Takes reports whether a resource with these labels is removed if the file does not have it.
+func (p Prune) Takes(labels map[string]string) bool { return p.On && p.Labels.Selects(labels) }
 
 // NamedTask is one entry of a spec file's tasks.
 type NamedTask struct {

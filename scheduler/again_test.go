@@ -88,7 +88,7 @@ func TestNothingStartsBeforeNewSourcesWereRead(t *testing.T) {
 	limited := scripted("old")
 	limited.Forest.Limits = map[string]map[string]batch.Limit{"host": {"readers": {Default: 1, Limit: 9}}}
 	applied := func(w plan.NamedJob) func(r *rig) (*Change, error) {
-		return func(r *rig) (*Change, error) { return r.Apply("dom", []plan.NamedJob{w}, false) }
+		return func(r *rig) (*Change, error) { return r.Apply("dom", []plan.NamedJob{w}, plan.Prune{}) }
 	}
 	for how, tc := range map[string]struct {
 		change      func(r *rig) (*Change, error)

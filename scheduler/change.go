@@ -25,7 +25,8 @@ type Change struct {
 }
 
 // Plan is Apply without an effect: the lines only.
-func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune bool, keep ...string) ([]plan.Change, error) {
+func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune plan.Prune,
+	keep ...string) ([]plan.Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	b := ch.applying(domain, wanted, prune, keep)
@@ -38,14 +39,14 @@ func (ch *changing) Plan(domain string, wanted []plan.NamedJob, prune bool, keep
 // Apply prepares the jobs of a domain: creates and updates the wanted ones, and removes the others
 // if prune is set, except those to keep. Names are keys, of batch.FullName. Errors, all at once:
 // ErrInvalid, ErrQuarantined.
-func (ch *changing) Apply(domain string, wanted []plan.NamedJob, prune bool, keep ...string) (*Change, error) {
+func (ch *changing) Apply(domain string, wanted []plan.NamedJob, prune plan.Prune, keep ...string) (*Change, error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.applying(domain, wanted, prune, keep).finish()
 }
 
 // applying collects an application; the lock is held.
-func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, keep []string) *builder {
+func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune plan.Prune, keep []string) *builder {
 	b := ch.build(domain)
 	names := make(map[string]bool)
 	for i := range wanted {
@@ -58,10 +59,10 @@ func (ch *changing) applying(domain string, wanted []plan.NamedJob, prune bool, 
 	for i := range wanted {
 		b.want(&wanted[i])
 	}
-	if prune {
+	if prune.On {
 		for _, name := range ch.newestNames() {
 			if row, _, err := ch.changeable(name); err == nil && row.spec.Domain == domain && !names[name] &&
-				!slices.Contains(keep, name) {
+				!slices.Contains(keep, name) && prune.Takes(row.spec.Workload.Labels) {
 				var orphans *batch.Orphans
 				if f := b.forestSpec(row.spec.Forest); f != nil {
 					orphans = f.Removed

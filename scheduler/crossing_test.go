@@ -45,7 +45,7 @@ func jobWith(retries int, nodes ...string) plan.NamedJob {
 }
 
 func applying(name string, prune bool, wanted ...plan.NamedJob) change {
-	return prepared(name, func(r *rig) (*Change, error) { return r.Apply("dom", wanted, prune) })
+	return prepared(name, func(r *rig) (*Change, error) { return r.Apply("dom", wanted, plan.Prune{On: prune}) })
 }
 
 // again is a change that waits for its own commits.
@@ -73,7 +73,9 @@ func changes() []change {
 		applying("apply other", false, jobWith(4, "a", "b", "c")),
 		applying("apply a job on its nodes", false, shared),
 		applying("prune", true),
-		prepared("take", func(r *rig) (*Change, error) { return r.Apply("other", []plan.NamedJob{jobWith(5, "a")}, false) }),
+		prepared("take", func(r *rig) (*Change, error) {
+			return r.Apply("other", []plan.NamedJob{jobWith(5, "a")}, plan.Prune{})
+		}),
 		again(),
 		prepared("kill", func(r *rig) (*Change, error) { return r.Kill("j", batch.NodeFilter{}) }),
 	}
@@ -282,7 +284,7 @@ func TestAnEndingJobStartsNothing(t *testing.T) {
 func TestAPlanIsNoDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
-		if _, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a")}, false); err != nil {
+		if _, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a")}, plan.Prune{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Pause("j", true); !errors.Is(err, batch.ErrUnknownJob) {
@@ -296,7 +298,7 @@ func TestAPlanIsNoDecision(t *testing.T) {
 func TestAFailedCommitOfJobsEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
-		c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, false)
+		c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, plan.Prune{})
 		if err != nil {
 			t.Fatal(err)
 		}

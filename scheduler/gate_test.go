@@ -163,7 +163,7 @@ func TestGatesFollowEveryChange(t *testing.T) {
 				name := names[rnd.IntN(len(names))]
 				switch rnd.IntN(8) {
 				case 0, 1:
-					r.change(r.Apply("dom", []plan.NamedJob{job(name)}, false))
+					r.change(r.Apply("dom", []plan.NamedJob{job(name)}, plan.Prune{}))
 				case 2:
 					r.change(r.Remove(name))
 				case 3:

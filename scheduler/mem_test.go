@@ -98,7 +98,7 @@ func wide(n int) plan.NamedJob {
 }
 
 func (x *term) start(t testing.TB, ctx context.Context, w plan.NamedJob) {
-	c, err := x.Apply("dom", []plan.NamedJob{w}, false)
+	c, err := x.Apply("dom", []plan.NamedJob{w}, plan.Prune{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,12 +114,12 @@ func TestNumberedNodes(t *testing.T) {
 		}
 		r.wantStarted("j/h1__1 j/h1__5 j/h2__1 j/h2__5")
 		w.Forest.Sources[1].Step = -1
-		if _, err := r.Apply("dom", nil, false); err != nil {
+		if _, err := r.Apply("dom", nil, plan.Prune{}); err != nil {
 			t.Error(err)
 		}
 		w.Job.Name = "k"
 		w.Job.Forest, w.Forest.Name = "k", "k"
-		if _, err := r.Apply("dom", []plan.NamedJob{w}, false); err == nil || !strings.Contains(err.Error(),
+		if _, err := r.Apply("dom", []plan.NamedJob{w}, plan.Prune{}); err == nil || !strings.Contains(err.Error(),
 			"below 0") {
 			t.Error(err)
 		}

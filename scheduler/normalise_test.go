@@ -100,7 +100,7 @@ func TestAnUnchangedJobIsKeptByTheNextLeader(t *testing.T) {
 		r.apply(w)
 		r.stop()
 		r = begin(t, st, 2)
-		lines, err := r.Plan("dom", []plan.NamedJob{w}, true)
+		lines, err := r.Plan("dom", []plan.NamedJob{w}, plan.Prune{On: true})
 		if err != nil || len(lines) != 1 || lines[0].Verb != plan.VerbKeep {
 			t.Errorf("%+v, %v", lines, err)
 		}
@@ -130,7 +130,7 @@ func TestAJobHasOnlyTheNodesOfItsForest(t *testing.T) {
 			t.Errorf("forgive: %d, %v", n, err)
 		}
 		twice := testJob("k", map[string][]string{"h": {"a", "a"}})
-		if _, err := r.Plan("dom", []plan.NamedJob{twice}, false); err == nil {
+		if _, err := r.Plan("dom", []plan.NamedJob{twice}, plan.Prune{}); err == nil {
 			t.Error("a node that is listed twice is planned without a word")
 		}
 		r.stop()

@@ -36,7 +36,10 @@ func (r *rig) wantKilled(what, want string) {
 }
 
 // applyFile applies all jobs of a file: others are removed.
-func (r *rig) applyFile(wanted ...plan.NamedJob) { r.t.Helper(); r.do(r.Apply("dom", wanted, true)) }
+func (r *rig) applyFile(wanted ...plan.NamedJob) {
+	r.t.Helper()
+	r.do(r.Apply("dom", wanted, plan.Prune{On: true}))
+}
 
 // orphaned is a job whose orphans are ended after a time; removed is the fate of its tasks once a file has
 // it no more.

@@ -87,7 +87,7 @@ func TestAPruneLeavesJobsOfSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, newFakeStore(), 1)
 		r.apply(testJob("mine", map[string][]string{"h": {"a"}}), testJob("other", map[string][]string{"h": {"a"}}))
-		lines, err := r.Plan("dom", nil, true, "mine")
+		lines, err := r.Plan("dom", nil, plan.Prune{On: true}, "mine")
 		if err != nil || len(lines) != 1 || lines[0].Name != "other" {
 			t.Errorf("%v, %v", lines, err)
 		}

@@ -476,7 +476,7 @@ func testJob(name string, hosts map[string][]string) plan.NamedJob {
 
 func (r *rig) apply(wanted ...plan.NamedJob) *Change {
 	r.t.Helper()
-	c, err := r.Apply("dom", wanted, false)
+	c, err := r.Apply("dom", wanted, plan.Prune{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

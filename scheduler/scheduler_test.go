@@ -297,14 +297,14 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		r := begin(t, st, 1)
 		one, two := testJob("one", map[string][]string{"h": {"a"}}), testJob("two", map[string][]string{"h": {"a"}})
 		r.apply(one, two)
-		lines, err := r.Plan("dom", []plan.NamedJob{one}, true)
+		lines, err := r.Plan("dom", []plan.NamedJob{one}, plan.Prune{On: true})
 		if err != nil || lines[0].Verb != plan.VerbKeep || lines[1].Verb != plan.VerbRemove {
 			t.Errorf("%+v, %v", lines, err)
 		}
 		one.Job.Workload.Action.Run.Args = []string{"-v", "{}"}
 		one.Job.Retries = 5
 		one.Forest.Sources[0].Manual = append(one.Forest.Sources[0].Manual, batch.ManualNode{Name: "h2"})
-		lines, err = r.Plan("dom", []plan.NamedJob{one, two}, false)
+		lines, err = r.Plan("dom", []plan.NamedJob{one, two}, plan.Prune{})
 		if err != nil || lines[0].Verb != plan.VerbUpdate || lines[1].Verb != plan.VerbKeep {
 			t.Fatalf("%+v, %v", lines, err)
 		}
@@ -322,14 +322,14 @@ func TestApplyPlansAndRefuses(t *testing.T) {
 		bad.Job.Level = "moon"
 		nowhere := testJob("nowhere", nil)
 		nowhere.Job.Forest, nowhere.Forest = "x", batch.ForestSpec{}
-		if _, err := r.Apply("dom", []plan.NamedJob{bad, nowhere, two, two}, false); !errors.Is(err, ErrInvalid) ||
+		if _, err := r.Apply("dom", []plan.NamedJob{bad, nowhere, two, two}, plan.Prune{}); !errors.Is(err, ErrInvalid) ||
 			strings.Count(err.Error(), "\n") != 2 {
 			t.Errorf("all at once: %v", err)
 		}
 		if got := st.keys(jobPrefix); fmt.Sprint(got) != "[job/one job/two]" {
 			t.Errorf("rows %v", got)
 		}
-		c, err := r.Apply("dom", nil, true)
+		c, err := r.Apply("dom", nil, plan.Prune{On: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,14 +373,16 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if len(r.Names()) != 3 {
 			t.Errorf("a name that cannot be read is held: %v", r.Names())
 		}
-		if _, err := r.Apply("dom", []plan.NamedJob{testJob("bad", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("bad", nil)},
+			plan.Prune{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		if _, err := r.Remove("bad"); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		// No component writes a quarantined row: such a commit would end the term.
-		if _, err := r.Apply("dom", []plan.NamedJob{testJob("odd", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("odd", nil)},
+			plan.Prune{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.stop()
@@ -392,7 +394,8 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		if _, err := r.Kill("good", batch.NodeFilter{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
-		if _, err := r.Apply("dom", []plan.NamedJob{testJob("seg", nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.Apply("dom", []plan.NamedJob{testJob("seg", nil)},
+			plan.Prune{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Error(err)
 		}
 		r.do(r.Remove("seg"))

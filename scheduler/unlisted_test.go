@@ -33,7 +33,7 @@ func TestAnUnownedTaskEndsWhenItsNameIsBornAgain(t *testing.T) {
 					t.Errorf("an unowned task is ended: %v", r.reg.kills)
 				}
 				st.setManual(true)
-				c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, false)
+				c, err := r.Apply("dom", []plan.NamedJob{jobWith(2, "a")}, plan.Prune{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,7 +76,7 @@ func TestAJobMadeAgainNamesLeftoverTasks(t *testing.T) {
 		r.wantStarted("j/a j/b")
 		r.do(r.Remove("j"))
 		const want = "2 batch tasks of the removed job of this name still run; their nodes start after that"
-		if c, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a", "b")}, false); err != nil || len(c) != 1 ||
+		if c, err := r.Plan("dom", []plan.NamedJob{jobWith(2, "a", "b")}, plan.Prune{}); err != nil || len(c) != 1 ||
 			c[0].Note != want {
 			t.Errorf("plan: %+v, %v", c, err)
 		}

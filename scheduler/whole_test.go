@@ -266,7 +266,7 @@ func TestWholeLeader(t *testing.T) {
 		for i := range dbs {
 			dbs[i] = fmt.Sprintf("d%02d", i)
 		}
-		c, err := one.sched.Apply("dom", []plan.NamedJob{testJob("j", map[string][]string{"h": dbs})}, false)
+		c, err := one.sched.Apply("dom", []plan.NamedJob{testJob("j", map[string][]string{"h": dbs})}, plan.Prune{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -187,7 +187,7 @@ func (cu *customers) apply(b *board, d lrp.Desired) {
 // the others go, and tasks run again when their definition changes. At times it is too large
 // for one transaction.
 func (cu *customers) applyAll(b *board) {
-	a := plan.Application{Domain: domain, Prune: true}
+	a := plan.Application{Domain: domain, Prune: plan.Prune{On: true}}
 	for i := range services {
 		if k := (lrp.ServiceKey{Domain: domain, Name: fmt.Sprint("svc-", i)}); cu.w.chance(800) {
 			a.Services = append(a.Services, cu.definition(k))

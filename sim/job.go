@@ -117,7 +117,7 @@ func (s *sched) use(name string) {
 	switch {
 	case !exists:
 		w.trace("client: make %s", name)
-		s.change(s.Apply(of, []plan.NamedJob{w.wanted(name, w.draws())}, false))
+		s.change(s.Apply(of, []plan.NamedJob{w.wanted(name, w.draws())}, plan.Prune{}))
 	case w.calm:
 		s.mend(&v)
 	case w.faults.allowed(DeleteJob) && w.chance(100):
@@ -146,8 +146,8 @@ func (s *sched) edit(v *plan.Job) {
 	want := plan.NamedJob{Job: v.Job, Forest: v.Forest}
 	want.Job.Config = w.customers.newID("config-")
 	w.trace("client: edit %s", v.Name)
-	_, err := s.Plan(v.Domain, []plan.NamedJob{want}, false)
-	c, problem := s.Apply(v.Domain, []plan.NamedJob{want}, false)
+	_, err := s.Plan(v.Domain, []plan.NamedJob{want}, plan.Prune{})
+	c, problem := s.Apply(v.Domain, []plan.NamedJob{want}, plan.Prune{})
 	if fmt.Sprint(err) != fmt.Sprint(problem) {
 		w.fail("contract", "a plan says %v, its application %v", err, problem)
 	}

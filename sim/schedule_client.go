@@ -226,7 +226,7 @@ func (p *plans) apply(t *times, prune bool, which ...int) {
 	}
 	t.ask(fmt.Sprintf("apply of %d schedules, prune %v", len(wanted), prune), func(ctx context.Context) error {
 		_, err := t.r.board.Apply(ctx, plan.Application{Domain: domain, TTL: ttl}, plan.Write{}, func() (disk.Part, error) {
-			c, err := t.Apply(domain, wanted, prune)
+			c, err := t.Apply(domain, wanted, plan.Prune{On: prune})
 			if err != nil {
 				return disk.Part{}, err
 			}

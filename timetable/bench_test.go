@@ -141,7 +141,7 @@ func BenchmarkDurable(b *testing.B) {
 			wanted = append(wanted, plan.NamedSchedule{Name: fmt.Sprintf("s%06d", n), Definition: def})
 		}
 		if err := leader.TimetableBoard(bb).Decide(func(r timetable.Rows) error {
-			c, err := times.Apply("d", wanted, false)
+			c, err := times.Apply("d", wanted, plan.Prune{})
 			if err == nil {
 				r.Add(c.Ops, c.Done, c.Undo)
 			}

@@ -32,7 +32,7 @@ type edit struct {
 }
 
 // Plan returns the changes that Apply would make.
-func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool) ([]plan.Change, error) {
+func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune plan.Prune) ([]plan.Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines, _, err := t.edits(domain, wanted, prune)
@@ -42,7 +42,7 @@ func (t *Timetable) Plan(domain string, wanted []plan.NamedSchedule, prune bool)
 // Apply makes the schedules of a domain as they are wanted. It is called under the
 // board's lock, as part of its decision. A schedule that is new or changed never fires
 // for the past. Errors, all at once: schedule.ErrInvalid, ErrQuarantined.
-func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune bool) (*Change, error) {
+func (t *Timetable) Apply(domain string, wanted []plan.NamedSchedule, prune plan.Prune) (*Change, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines, edits, err := t.edits(domain, wanted, prune)
@@ -129,8 +129,8 @@ func (t *Timetable) made(edits []edit, revision int64, err error) {
 }
 
 // edits compares the wanted schedules with the newest rows. The lock is held.
-func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool) (lines []plan.Change, out []edit,
-	err error) {
+func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune plan.Prune) (lines []plan.Change,
+	out []edit, err error) {
 	var errs []error
 	named := map[string]bool{}
 	for i := range wanted {
@@ -147,8 +147,10 @@ func (t *Timetable) edits(domain string, wanted []plan.NamedSchedule, prune bool
 		out = append(out, e)
 	}
 	for _, k := range t.board.Keys() {
-		if prune && k.Domain == domain && !named[k.Name] {
-			row, _ := t.board.Get(k)
+		if !prune.On || k.Domain != domain || named[k.Name] {
+			continue
+		}
+		if row, _ := t.board.Get(k); prune.Takes(row.Definition.Labels()) {
 			out = append(out, edit{line: plan.Change{Kind: "schedule", Name: k.Name, Verb: plan.VerbRemove}, was: &row})
 		}
 	}

@@ -297,9 +297,9 @@ func hourly(change func(*schedule.Definition)) schedule.Definition {
 func (r *rig) apply(prune bool, wanted ...plan.NamedSchedule) string {
 	r.t.Helper()
 	var lines []plan.Change
-	_, err := r.board.Apply(r.t.Context(), plan.Application{Domain: "d", Prune: prune}, plan.Write{},
+	_, err := r.board.Apply(r.t.Context(), plan.Application{Domain: "d", Prune: plan.Prune{On: prune}}, plan.Write{},
 		func() (store.Part, error) {
-			c, err := r.times.Apply("d", wanted, prune)
+			c, err := r.times.Apply("d", wanted, plan.Prune{On: prune})
 			if err != nil {
 				return store.Part{}, err
 			}

@@ -330,7 +330,7 @@ func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 			t.Fatal(got)
 		}
 		lines, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Jitter = time.Minute })},
-			true)
+			plan.Prune{On: true})
 		if err != nil || len(lines) != 2 || lines[0].Verb != plan.VerbUpdate ||
 			fmt.Sprint(lines[0].Fields) != "[{policy.jitter  1m0s}]" || lines[1].Verb != plan.VerbRemove {
 			t.Fatal(lines, err)
@@ -349,7 +349,7 @@ func TestApplyPlansKeepsEditsAndPrunes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(func(d *schedule.Definition) { d.Line = "0 0 30 2 *" })},
-			false); !errors.Is(err, schedule.ErrInvalid) {
+			plan.Prune{}); !errors.Is(err, schedule.ErrInvalid) {
 			t.Fatal(err)
 		}
 	})
@@ -452,7 +452,7 @@ func TestAStateThatCannotBeReadNeverFires(t *testing.T) {
 		if _, err := r.times.Get(key); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
-		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(nil)}, false); !errors.Is(err, fault.ErrQuarantined) {
+		if _, err := r.times.Plan("d", []plan.NamedSchedule{one(nil)}, plan.Prune{}); !errors.Is(err, fault.ErrQuarantined) {
 			t.Fatal(err)
 		}
 	})

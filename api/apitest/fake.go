@@ -196,11 +196,11 @@ func (f *Fake) diff(a plan.Application) plan.Applied {
 		out.Changes = append(out.Changes, plan.Change{Kind: "schedule", Name: s.Name, Verb: verb})
 		out.Warnings = append(out.Warnings, s.Warnings...)
 	}
-	if a.Prune {
+	if a.Prune.On {
 		for _, k := range slices.Sorted(maps.Keys(f.services)) {
 			s := f.services[k]
 			if s.Key.Domain == a.Domain && !slices.ContainsFunc(a.Services,
-				func(d lrp.Desired) bool { return d.Service == s.Key }) {
+				func(d lrp.Desired) bool { return d.Service == s.Key }) && a.Prune.Takes(s.Labels()) {
 				out.Changes = append(out.Changes, plan.Change{Kind: "service", Name: s.Key.Name, Verb: plan.VerbRemove})
 			}
 		}

@@ -182,7 +182,7 @@ func (g grove) named() (out []plan.NamedJob) {
 
 // apply stores the jobs; the scheduler then reads the nodes and starts the tasks.
 func (l *leader) apply(ctx context.Context, g grove) error {
-	c, err := l.sched.Apply("bench", g.named(), false)
+	c, err := l.sched.Apply("bench", g.named(), plan.Prune{})
 	if err != nil {
 		return err
 	}

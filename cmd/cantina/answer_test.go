@@ -29,15 +29,15 @@ func TestEveryWriterAnswers(t *testing.T) {
 		"server members remove": {"b", "--yes"}, "leader end-wait": {"--accept-double-starts", "--yes"},
 		"job run": {"-d", "--over", "1-2", "--", "x"}, "ca init": {}, "ca issue": {"me", "--out", t.TempDir()},
 		"context set": {"lab", "--addr", "a:1"}, "context use": {"lab"}, "context rm": {"lab"},
-		"store quarantine drop": {"task/x", "--yes"}, "store quarantine restore": {"task/x"},
-		"cron lint": {filepath.Join(t.TempDir(), "crontab")},
+		"store quarantine drop": {"task/x", "--yes"},
+		"cron lint":             {filepath.Join(t.TempDir(), "crontab")},
 	}
 	if err := os.WriteFile(arguments["cron lint"][0], []byte("* 0 * * * x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// They need a store of a stopped server: script backup, and test/robust.
+	// They need a store of a stopped server, a repaired row, or another process: script backup, and test/robust.
 	elsewhere := []string{"store backup", "store verify", "store restore", "store mark-restored",
-		"cells adopt", "cells forget"}
+		"store quarantine restore", "cells adopt", "cells forget"}
 	data := t.TempDir()
 	c := &cli{environment: environment{Getenv: func(string) string { return "" }}, ctx: context.Background()}
 	seen := 0

@@ -26,27 +26,32 @@ const exitChanges = 10
 func applyVerb(c *cli) *cobra.Command {
 	var files []string
 	var prune bool
+	var sel selector
 	var check int64
 	cmd := &cobra.Command{
 		Use:   "apply FILE|DIR|-|URL ...",
 		Short: "Create or update services, tasks, jobs and schedules from files",
 		Long: "apply reads spec files and changes each domain in one commit. Resources that are not in the " +
-			"files stay, unless --prune is given. Applying an unchanged file is a no-op. See docs/spec.md " +
-			"for the fields.",
+			"files stay. With --prune those whose labels match --selector are deleted. Applying an unchanged file is a " +
+			"no-op. See docs/spec.md for the fields.",
 		Example: "  cantina apply cantina.yaml\n" +
-			"  cantina apply -f services/ --prune --yes\n" +
+			"  cantina apply -f services/ --prune -l app=shop --yes\n" +
 			"  generate | cantina apply -",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := sel.toPrune(cmd, prune); err != nil {
+				return err
+			}
 			specs, err := readSpecs(c, "apply", append(files, args...))
 			if err != nil {
 				return err
 			}
 			if prune {
-				if err := c.confirm("delete resources that are not in the spec files"); err != nil {
+				if err := c.confirm("delete resources with labels %s that are not in the spec files", sel.text); err != nil {
 					return err
 				}
 			}
-			got, err := call(c, calls.Apply, &pb.ApplyRequest{Files: specs, Prune: prune, Write: &pb.Write{IfMatch: check}})
+			got, err := call(c, calls.Apply, &pb.ApplyRequest{Files: specs, Prune: prune, Selector: sel.text,
+				Write: &pb.Write{IfMatch: check}})
 			if err != nil {
 				return err
 			}
@@ -55,7 +60,9 @@ func applyVerb(c *cli) *cobra.Command {
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
 		"spec file, directory of spec files, - for standard input, or URL")
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete resources that are not in the spec files")
+	cmd.Flags().BoolVar(&prune, "prune", false,
+		"delete resources of the domain that are not in the spec files and whose labels match --selector")
+	sel.add(cmd, "with --prune: delete only resources")
 	numberVar(cmd.Flags(), &check, "check-revision", "", 0, 1, unbounded,
 		"fail unless the domain is still at this revision (printed by plan)")
 	c.needYes(cmd)
@@ -66,11 +73,13 @@ func applyVerb(c *cli) *cobra.Command {
 func planVerb(c *cli) *cobra.Command {
 	var files []string
 	var prune, schema bool
+	var sel selector
 	cmd := &cobra.Command{
 		Use:   "plan FILE|DIR|-|URL ...",
 		Short: "Show what apply would change",
-		Long: "plan prints the changes that apply would make and changes nothing. Exits 0 if there are no " +
-			"changes, 10 if there are.",
+		Long: "plan prints the changes that apply would make and changes nothing. It shows the fields that differ, " +
+			"the cells that have room for new instances and tasks now, and the next firings of schedules. The revision is " +
+			"that of apply --check-revision. Exits 0 if there are no changes, 10 if there are.",
 		Example: "  cantina plan cantina.yaml\n" +
 			"  cantina plan cantina.yaml -o json | jq '.[].changes[] | select(.verb != \"keep\")'\n" +
 			"  cantina plan --schema > cantina.schema.json",
@@ -79,11 +88,14 @@ func planVerb(c *cli) *cobra.Command {
 				_, err := c.Out.Write(spec.Schema())
 				return err
 			}
+			if err := sel.toPrune(cmd, prune); err != nil {
+				return err
+			}
 			specs, err := readSpecs(c, "plan", append(files, args...))
 			if err != nil {
 				return err
 			}
-			got, err := call(c, calls.Plan, &pb.PlanRequest{Files: specs, Prune: prune})
+			got, err := call(c, calls.Plan, &pb.PlanRequest{Files: specs, Prune: prune, Selector: sel.text})
 			if err != nil {
 				return err
 			}
@@ -103,6 +115,7 @@ func planVerb(c *cli) *cobra.Command {
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil,
 		"spec file, directory of spec files, - for standard input, or URL")
 	cmd.Flags().BoolVar(&prune, "prune", false, "include the deletions that apply --prune would make")
+	sel.add(cmd, "with --prune: delete only resources")
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of spec files and exit")
 	c.waiting(cmd)
 	return c.reading(cmd)

@@ -121,7 +121,7 @@ func cellsVerb(c *cli) *cobra.Command {
 		},
 	}
 	sel.add(cmd, "list only cells")
-	c.resumeFlag(cmd, &watch)
+	resumeFlag(c, cmd, &watch)
 	cmd.Flags().BoolVar(&all, "all", false, "include cells that have deregistered")
 	forget := &cobra.Command{
 		Use: "forget CELL", Short: "Declare a cell process dead",

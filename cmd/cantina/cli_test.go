@@ -228,8 +228,14 @@ func TestApplyAndPlan(t *testing.T) {
 		t.Fatalf("%d\n%s", code, out)
 	}
 	s.in = "domain: d\ntasks: {once: {command: [run], result_file: r}}\n"
-	s.fails(api.ExitUsage, "--yes", "apply", "-", "--prune")
-	if out := s.ok("apply", "-", "--prune", "--yes", "-q"); out != "service/d/web\n" {
+	s.fails(api.ExitUsage, "--prune needs --selector", "apply", "-", "--prune", "--yes")
+	s.fails(api.ExitUsage, "--prune needs --selector", "plan", "-", "--prune", "-l", "")
+	s.fails(api.ExitUsage, "--selector needs --prune", "apply", "-", "-l", "a=b")
+	s.fails(api.ExitUsage, "--yes", "apply", "-", "--prune", "-l", "!keep")
+	if out := s.ok("apply", "-", "--prune", "-l", "keep=me", "--yes", "-q"); out != "" {
+		t.Errorf("of other labels: %q", out)
+	}
+	if out := s.ok("apply", "-", "--prune", "-l", "!keep", "--yes", "-q"); out != "service/d/web\n" {
 		t.Fatal(out)
 	}
 	s.fails(api.ExitFailed, "revision", "apply", "-", "--check-revision", "3")

@@ -296,13 +296,13 @@ func contextUse(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("current context: %s\n", args[0])
-			return c.contextIs(args[0], "used")
+			return contextIs(c, args[0], "used")
 		},
 	})
 }
 
 // contextIs prints a change of a context, if -o asks for it.
-func (c *cli) contextIs(name, result string) error {
+func contextIs(c *cli, name, result string) error {
 	return answer(c, factTable("name", "result"), textFields(map[string]string{"name": name, "result": result}))
 }
 
@@ -348,7 +348,7 @@ func contextSet(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("context %s stored; select it: cantina context use %s\n", x.Name, x.Name)
-			return c.contextIs(x.Name, "stored")
+			return contextIs(c, x.Name, "stored")
 		},
 	})
 }
@@ -373,7 +373,7 @@ func contextRm(c *cli) *cobra.Command {
 				return err
 			}
 			c.notef("context %s removed\n", args[0])
-			return c.contextIs(args[0], "removed")
+			return contextIs(c, args[0], "removed")
 		},
 	})
 }

@@ -97,8 +97,8 @@ func cronLintVerb(c *cli) *cobra.Command {
 		},
 	}
 	c.writing(cmd)
-	cmd.Flags().Lookup("output").Usage = "print errors and warnings to standard output: table, wide, json, yaml, name or " +
-		"jsonl"
+	cmd.Flags().Lookup("output").Usage = "print errors and warnings to standard output: table, wide, json, yaml, name " +
+		"or jsonl"
 	f.add(c, cmd)
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "treat warnings as errors (exit code 1)")
 	return cmd

@@ -138,7 +138,7 @@ func jobVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(ls, &domain)
 	sel.add(ls, "list only jobs")
-	c.resumeFlag(ls, &watch)
+	resumeFlag(c, ls, &watch)
 	get := &cobra.Command{
 		Use: "get JOB", Short: "Show a job with its definition", Example: "  cantina job get count -o yaml",
 		Args: exactly(1, "JOB"),
@@ -192,7 +192,7 @@ func jobNodesVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "list only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "list only nodes below this one")
-	c.resumeFlag(cmd, &watch)
+	resumeFlag(c, cmd, &watch)
 	return c.reading(cmd)
 }
 
@@ -233,7 +233,7 @@ func jobResultsVerb(c *cli) *cobra.Command {
 	domainFlag(cmd, &domain)
 	cmd.Flags().StringVar(&q.Node, "node", "", "print only this node")
 	cmd.Flags().StringVar(&q.Below, "below", "", "print only nodes below this one")
-	c.resumeFlag(cmd, &watch)
+	resumeFlag(c, cmd, &watch)
 	return c.reading(cmd)
 }
 
@@ -253,7 +253,7 @@ type nodeWatch struct {
 func (w *nodeWatch) print(t table[*pb.JobNode], watch bool,
 	read func(cursor string) ([]*pb.JobNode, *pb.Listing, error), whole func(*pb.JobNode) (*pb.JobNode, error)) error {
 	position := w.c.resume
-	again, err := w.c.resumed(watch)
+	again, err := resumed(w.c, watch)
 	switch {
 	case err != nil:
 		return err

@@ -13,7 +13,7 @@ import (
 
 // paged runs a verb that prints data with its output in the pager of CANTINA_PAGER. Only a terminal has one, and
 // output that goes on until Ctrl-C has none.
-func (c *cli) paged(cmd *cobra.Command, run func() error) error {
+func paged(c *cli, cmd *cobra.Command, run func() error) error {
 	pager := c.Getenv("CANTINA_PAGER")
 	if pager == "" || !c.OutTTY || cmd.Annotations[reads] == "" || cmd.Annotations[live] != "" {
 		return run()

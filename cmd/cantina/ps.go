@@ -160,7 +160,7 @@ func psVerb(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&q.All, "all", false, "list every row, also replaced and suspect ones")
 	cmd.Flags().BoolVar(&q.Orphans, "orphans", false,
 		"list only orphans: instances without a service, kept until their domain is applied again")
-	c.resumeFlag(cmd, &watch)
+	resumeFlag(c, cmd, &watch)
 	return c.reading(cmd)
 }
 
@@ -227,7 +227,7 @@ func serviceVerb(c *cli) *cobra.Command {
 	}
 	domainFlag(ls, &domain)
 	sel.add(ls, "list only services")
-	c.resumeFlag(ls, &watch)
+	resumeFlag(c, ls, &watch)
 	get := &cobra.Command{
 		Use: "get SERVICE", Short: "Show a service with its versions", Example: "  cantina service get web -o yaml",
 		Args: exactly(1, "SERVICE"),

@@ -100,7 +100,7 @@ func cronListVerb(c *cli) *cobra.Command {
 	}
 	ls.Flags().StringVar(&q.Domain, "domain", "", "list only this domain")
 	sel.add(ls, "list only schedules")
-	c.resumeFlag(ls, &watch)
+	resumeFlag(c, ls, &watch)
 	return c.reading(ls)
 }
 

@@ -55,6 +55,18 @@ func (s *selector) argsOr(what string) cobra.PositionalArgs {
 	}
 }
 
+// toPrune refuses a prune of everything.
+func (s *selector) toPrune(cmd *cobra.Command, prune bool) error {
+	switch {
+	case prune && len(s.parts) == 0:
+		return failf(api.ExitUsage, "--prune needs --selector: only resources with these labels are deleted, like -l "+
+			"app=shop, or -l '!keep' for those without a label")
+	case !prune && cmd.Flags().Changed("selector"):
+		return failf(api.ExitUsage, "--selector needs --prune")
+	}
+	return nil
+}
+
 // labelled is a message that carries labels.
 type labelled interface {
 	proto.Message

@@ -99,7 +99,7 @@ func taskVerb(c *cli) *cobra.Command {
 		"PENDING, RUNNING, COMPLETED or RESOLVING")
 	choicesVar(ls.Flags(), &q.Outcome, "outcome", wordsOf(task.Succeeded, task.Lost),
 		"succeeded, failed, cancelled or lost")
-	c.resumeFlag(ls, &watch)
+	resumeFlag(c, ls, &watch)
 	return group("task", "Manage tasks", c.reading(ls), taskGetVerb(c), taskResultVerb(c), taskRerunVerb(c),
 		taskResolveVerb(c))
 }

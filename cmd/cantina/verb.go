@@ -71,7 +71,7 @@ func (c *cli) reading(cmd *cobra.Command) *cobra.Command {
 		if err := c.chooseZone(); err != nil {
 			return err
 		}
-		return c.paged(cmd, func() error { return inner(cmd, args) })
+		return paged(c, cmd, func() error { return inner(cmd, args) })
 	}
 	return cmd
 }

@@ -21,14 +21,14 @@ func watchFlag(cmd *cobra.Command, watch *bool) {
 }
 
 // resumeFlag is watchFlag for a list whose changes are events: --since continues an earlier watch.
-func (c *cli) resumeFlag(cmd *cobra.Command, watch *bool) {
+func resumeFlag(c *cli, cmd *cobra.Command, watch *bool) {
 	watchFlag(cmd, watch)
 	cmd.Flags().StringVar(&c.resume, "since", "",
 		"with -w: print no list, but the changes after this revision or position (of events, or of a row in JSON)")
 }
 
 // resumed reports whether a watch continues an earlier one. A position that the stream has not reached is an error.
-func (c *cli) resumed(watch bool) (bool, error) {
+func resumed(c *cli, watch bool) (bool, error) {
 	if c.resume == "" {
 		return false, nil
 	}
@@ -77,7 +77,7 @@ func eventsOf(kind string) *pb.StreamEventsRequest {
 // afterwards. It misses nothing: the stream begins where the list was read.
 func listing[T proto.Message](c *cli, t table[T], watch bool, changes *pb.StreamEventsRequest,
 	read func(cursor string) ([]T, *pb.Listing, error), pick func(*pb.Event) (T, bool)) error {
-	again, err := c.resumed(watch)
+	again, err := resumed(c, watch)
 	switch {
 	case err != nil:
 		return err

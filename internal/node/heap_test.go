@@ -249,7 +249,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				}
 				s.apply(a)
 				pass(25 * time.Second)
-				s.apply(plan.Application{Prune: true})
+				s.apply(plan.Application{Prune: plan.Prune{On: true}})
 				pass(25 * time.Second)
 			}}
 		},
@@ -267,7 +267,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 				}
 				s.apply(a)
 				pass(15 * time.Second)
-				s.apply(plan.Application{Prune: true})
+				s.apply(plan.Application{Prune: plan.Prune{On: true}})
 				pass(time.Minute)
 			}}
 		},
@@ -301,7 +301,7 @@ func churns() map[string]func(s *small, exec *simulate.Executor) heaptest.Config
 					exec.Exit(c.ID, 1)
 				}
 				pass(10 * time.Second)
-				s.apply(plan.Application{Prune: true})
+				s.apply(plan.Application{Prune: plan.Prune{On: true}})
 				pass(time.Minute)
 			}}
 		},

@@ -76,7 +76,7 @@ func TestFixedPortsAreWaitedFor(t *testing.T) {
 	shows(t, d.Addr, []string{"port " + port + " is in use"}, "explain", "old")
 	l.Close()
 	must(t, d.Addr, "wait", "old", "--timeout", "100s")
-	must(t, d.Addr, "apply", "--prune", "--yes", write(t, "renamed.yaml", spec("new", port, "")))
+	must(t, d.Addr, "apply", "--prune", "-l", "!keep", "--yes", write(t, "renamed.yaml", spec("new", port, "")))
 	if got := cli(t, d.Addr, "explain", "new"); !strings.Contains(got.out, "port "+port+
 		" needed, largest free 0 (d/old/0 has it)") {
 		t.Errorf("while the old one ends: %+v", got)

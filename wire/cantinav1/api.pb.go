@@ -527,9 +527,11 @@ func (x *EnvFile) GetContent() []byte {
 }
 
 type PlanRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         []*SpecFile            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	Prune         bool                   `protobuf:"varint,2,opt,name=prune,proto3" json:"prune,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files []*SpecFile            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	Prune bool                   `protobuf:"varint,2,opt,name=prune,proto3" json:"prune,omitempty"`
+	// As in ApplyRequest.
+	Selector      string `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +578,13 @@ func (x *PlanRequest) GetPrune() bool {
 		return x.Prune
 	}
 	return false
+}
+
+func (x *PlanRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
 }
 
 type PlanResponse struct {
@@ -626,8 +635,10 @@ type ApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*SpecFile            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	// Remove objects of the domains that are not in the files.
-	Prune         bool   `protobuf:"varint,2,opt,name=prune,proto3" json:"prune,omitempty"`
-	Write         *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	Prune bool   `protobuf:"varint,2,opt,name=prune,proto3" json:"prune,omitempty"`
+	Write *Write `protobuf:"bytes,3,opt,name=write,proto3" json:"write,omitempty"`
+	// With prune: only objects whose labels match, like "app=web,!canary".
+	Selector      string `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -681,6 +692,13 @@ func (x *ApplyRequest) GetWrite() *Write {
 		return x.Write
 	}
 	return nil
+}
+
+func (x *ApplyRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
 }
 
 type ApplyResponse struct {
@@ -11419,16 +11437,18 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\tenv_files\x18\x05 \x03(\v2\x13.cantina.v1.EnvFileR\benvFiles\"7\n" +
 	"\aEnvFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\"O\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"k\n" +
 	"\vPlanRequest\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.cantina.v1.SpecFileR\x05files\x12\x14\n" +
-	"\x05prune\x18\x02 \x01(\bR\x05prune\"B\n" +
+	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x1a\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\"B\n" +
 	"\fPlanResponse\x122\n" +
-	"\adomains\x18\x01 \x03(\v2\x18.cantina.v1.DomainChangeR\adomains\"y\n" +
+	"\adomains\x18\x01 \x03(\v2\x18.cantina.v1.DomainChangeR\adomains\"\x95\x01\n" +
 	"\fApplyRequest\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.cantina.v1.SpecFileR\x05files\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12'\n" +
-	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\"C\n" +
+	"\x05write\x18\x03 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1a\n" +
+	"\bselector\x18\x04 \x01(\tR\bselector\"C\n" +
 	"\rApplyResponse\x122\n" +
 	"\adomains\x18\x01 \x03(\v2\x18.cantina.v1.DomainChangeR\adomains\"\x8c\x01\n" +
 	"\fDomainChange\x12\x16\n" +
