@@ -91,6 +91,19 @@ func instances(x *plan.Instance, all bool) []*pb.Instance {
 	return out
 }
 
+// callbackState is how far the callback of a task that has ended has come; empty = it has none.
+func callbackState(t *task.Task) string {
+	switch {
+	case t.Definition.CallbackURL == "" || !t.Ended():
+		return ""
+	case t.Callback.Dead:
+		return "dead_letter"
+	case t.Callback.Delivered:
+		return "delivered"
+	}
+	return "due"
+}
+
 // taskMessage puts a task on the wire; whole adds result and definition.
 func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	r := &t.Result
@@ -106,6 +119,7 @@ func taskMessage(t *task.Task, revision int64, whole bool) *pb.Task {
 	}
 	if t.Definition != nil {
 		m.Labels = text.CleanMap(t.Definition.Workload.Labels)
+		m.CallbackState, m.CallbackError = callbackState(t), text.Clean(t.Callback.Error)
 	}
 	if !whole {
 		return m

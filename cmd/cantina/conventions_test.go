@@ -55,7 +55,8 @@ func TestConventions(t *testing.T) {
 			return
 		}
 		for _, f := range flags {
-			if len(f) == 1 && cmd.Flags().ShorthandLookup(f) == nil || len(f) > 1 && cmd.Flag(f) == nil {
+			if len(f) == 1 && cmd.Flags().ShorthandLookup(f) == nil && cmd.InheritedFlags().ShorthandLookup(f) == nil ||
+				len(f) > 1 && cmd.Flag(f) == nil {
 				t.Errorf("%s has no flag %s", path, f)
 			}
 		}

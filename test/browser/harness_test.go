@@ -30,6 +30,8 @@ type cluster struct {
 	env     []string
 	address string
 	stop    func() // ends the server in order
+	kill    func() // ends it at once
+	flags   []string
 }
 
 // program is the built one.
@@ -55,8 +57,17 @@ func startCluster(t *testing.T, env ...string) *cluster {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := &cluster{t: t, program: program(t), env: append(append(os.Environ(), "XDG_DATA_HOME="+dir+"/own",
 		"XDG_RUNTIME_DIR="+dir+"/run", "CANTINA_ADDR="), env...)}
-	_, c.address, c.stop = c.start("dev", "--data", dir+"/data", "--listen", "127.0.0.1:0", "--name", "c1")
+	c.flags = []string{"dev", "--data", dir + "/data", "--listen", "127.0.0.1:0", "--name", "c1", "--volumes",
+		"/usr/share:ro"}
+	_, c.address, c.stop = c.start(c.flags...)
 	return c
+}
+
+// crash ends the server at once and starts it again.
+func (c *cluster) crash() {
+	c.t.Helper()
+	c.kill()
+	_, c.address, c.stop = c.start(c.flags...)
 }
 
 // start runs a verb until the test ends. It waits until it serves, which is reported at descriptor 3, and returns its
@@ -80,12 +91,18 @@ func (c *cluster) start(args ...string) (first, address string, stop func()) {
 		c.t.Fatal(err)
 	}
 	_ = w.Close()
+	killed := false
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil && !killed {
 			c.t.Errorf("%s ended: %v\n%s", args[0], err, &log)
 		}
 	})
+	c.kill = func() {
+		killed = true
+		_ = cmd.Process.Kill()
+		stop()
+	}
 	c.t.Cleanup(stop)
 	line := make([]byte, 4096)
 	_ = r.SetReadDeadline(time.Now().Add(patience))
@@ -119,6 +136,16 @@ func (c *cluster) fails(code int, args ...string) string {
 		c.t.Fatalf("cantina %s: %v\n%s%s", strings.Join(args, " "), err, out, &errs)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// until runs a verb again until it prints a text.
+func (c *cluster) until(text string, args ...string) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(c.run(args...), text); {
+		if time.Now().After(end) {
+			c.t.Fatalf("cantina %s does not print %q", strings.Join(args, " "), text)
+		}
+	}
 }
 
 // tab is a page of the browser. All that it writes to its console is kept.
@@ -249,6 +276,14 @@ func (x *tab) press(inside, text string) {
 		quote(inside+" button"), quote(text))
 	x.holds(find)
 	eval[bool](x, "("+find+".click(), true)")
+}
+
+// fill writes into a field.
+func (x *tab) fill(field, text string) {
+	x.t.Helper()
+	x.holds("document.querySelector(" + quote(field) + ")")
+	eval[bool](x, fmt.Sprintf(`(i => { i.value = %s; i.dispatchEvent(new Event("input", {bubbles: true})); return true })`+
+		`(document.querySelector(%s))`, quote(text), quote(field)))
 }
 
 // follow clicks the link whose text has a part.

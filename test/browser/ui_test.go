@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -48,7 +49,8 @@ func TestPages(t *testing.T) {
 			"missing hour: run, repeated hour: first"}},
 		{"schedule-every", "#/schedule/shop/hourly", []string{"@every 1h", "Next firings"}},
 		{"cells", "#/cells", []string{"c1", "HEALTHY"}},
-		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups"}},
+		{"cell", "#/cell/c1", []string{"processors", "of 2", "shop/web/0", "control groups",
+			"/usr/share read-only"}},
 		{"events", "#/events", []string{"t-ui"}},
 		{"output", "#/output?domain=shop&service=web&grep=caf%7C%5B17%5D+200",
 			[]string{"GET /cart/", `caf\xe9`, "<b>bold</b>"}},
@@ -79,7 +81,56 @@ func TestPages(t *testing.T) {
 	x.t = t
 	x.open("#/schedule/shop/hourly", "Next firings")
 	x.holds(`!/missing hour|repeated hour/.test(document.body.innerText)`)
+	keys(x)
 	x.clean()
+}
+
+// keys moves through the pages by the keyboard.
+func keys(x *tab) {
+	press := func(keys ...string) {
+		x.t.Helper()
+		for _, k := range keys {
+			eval[bool](x, "(document.activeElement ?? document.body).dispatchEvent(new KeyboardEvent('keydown', {key: "+
+				quote(k)+", bubbles: true, cancelable: true}))")
+		}
+	}
+	for key, page := range map[string]string{"s": "Services", "j": "Jobs", "t": "Tasks", "h": "Schedules",
+		"c": "Cells", "e": "Events", "o": "Overview"} {
+		press("g", key)
+		x.holds("document.querySelector('nav [aria-current=page]').textContent === " + quote(page))
+	}
+	press("g", "s")
+	x.shows("shop/flaky")
+	press("j")
+	first := eval[string](x, "document.activeElement.textContent")
+	press("j")
+	second := eval[string](x, "document.activeElement.textContent")
+	press("k")
+	if again := eval[string](x, "document.activeElement.textContent"); first == "" || first == second || again != first {
+		x.t.Errorf("j, j, k: rows %q, %q, %q", first, second, again)
+	}
+	press("/")
+	x.holds("document.activeElement.matches('[data-filter]')")
+	eval[bool](x, "(document.activeElement.blur(), true)")
+	press("?")
+	x.shows("next and previous row")
+	x.accessible("the list of keys")
+	x.press("dialog", "Close")
+
+	// Times are in the browser's zone, or in UTC.
+	if _, err := chromedp.Call(x.ctx, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}); err != nil {
+		x.t.Fatal(err)
+	}
+	eval[bool](x, "(location.reload(), true)")
+	x.holds("!document.querySelector('dialog')")
+	x.open("#/task/shop.report", "succeeded")
+	zones := func() string { return eval[string](x, "document.querySelector('header').innerText") }
+	before := zones()
+	press("u")
+	x.holds("document.querySelector('header').innerText !== " + quote(before))
+	press("u")
+	x.holds("document.querySelector('header').innerText === " + quote(before))
 }
 
 // open0 loads the page itself.
@@ -107,6 +158,17 @@ func TestActions(t *testing.T) {
 	x.press("main", "Kill…")
 	x.press("dialog", "Kill")
 	x.shows("are being ended")
+	x.open("#/job/shop/endless?state=running", "Running nodes")
+	x.follow("main table a.name", "")
+	x.press("main", "Kill…")
+	x.shows("invocation")
+	x.press("dialog", "Kill")
+	x.shows("is being ended")
+	c.fails(1, "wait", "job/measure", "--timeout", "100s")
+	x.open("#/node/shop/measure/rack3%2Fd7", "attempts")
+	x.press("main", "Retry…")
+	x.press("dialog", "Retry")
+	x.shows("runs again")
 	c.fails(1, "wait", "job/measure", "--timeout", "100s")
 	x.open("#/job/shop/measure", "Retry failed…")
 	x.press("main", "Retry failed…")
@@ -121,9 +183,7 @@ func TestActions(t *testing.T) {
 	x.press("dialog", "Cancel")
 	x.holds("!document.querySelector('dialog')")
 	x.press("main", "Scale…")
-	eval[bool](x,
-		`(i => { i.value = "1"; i.dispatchEvent(new Event("input", {bubbles: true})); `+
-			`return true })(document.querySelector("dialog input"))`)
+	x.fill("dialog input", "1")
 	x.press("dialog", "Scale")
 	x.shows("service shop/web is scaled", "1 of 1")
 	if got := c.run("service", "ls", "-o", "json"); !strings.Contains(got, `"instances": 1`) {
@@ -137,6 +197,24 @@ func TestActions(t *testing.T) {
 	x.press("main", "Pause…")
 	x.press("dialog", "Pause")
 	x.shows("is paused", "Resume…")
+
+	x.press("main", "Resume…")
+	x.press("dialog", "Resume")
+	x.shows("is resumed", "Pause…")
+
+	x.open("#/service/shop/web", "Restart…")
+	x.press("main", "Restart…")
+	x.press("dialog", "Restart")
+	x.shows("restarts", "version")
+
+	x.open("#/cell/c1", "Drain…")
+	x.press("main", "Drain…")
+	x.fill("dialog input", "new disk")
+	x.press("dialog", "Drain")
+	x.shows("is drained", "Drained: new disk", "Undrain…")
+	x.press("main", "Undrain…")
+	x.press("dialog", "Undrain")
+	x.shows("is undrained", "Drain…")
 
 	c.run("run", "-d", "--id", "t-long", "--", "sleep", "1000")
 	x.open("#/tasks", "t-long")
@@ -185,6 +263,24 @@ func TestNoAccess(t *testing.T) {
 		"default-src 'none'; script-src 'self'; style-src 'self'") {
 		t.Errorf("policy %q", got)
 	}
+}
+
+// TestALostTaskIsResolved: a task whose end was not reported needs a person. A key of the process before is refused.
+func TestALostTaskIsResolved(t *testing.T) {
+	c := startCluster(t)
+	c.run("run", "-d", "--id", "t-lost", "--", "sleep", "1000")
+	c.until("RUNNING", "task", "get", "t-lost", "--template", "{{.state}}")
+	c.crash()
+	c.fails(6, "wait", "t-lost")
+	x := openTab(t)
+	x.open0(c.run("ui", "-q"))
+	x.shows("Needs attention", "t-lost", "resolve it")
+	x.open("#/task/t-lost", "Resolve as rerun…")
+	x.press("main", "Resolve as failed…")
+	x.shows("It does not run again.")
+	x.press("dialog", "Resolve as failed")
+	x.shows("is resolved as failed", "resolved as failed")
+	x.clean()
 }
 
 // largeJob is the spec file of a job of 100,000 nodes.

@@ -87,9 +87,10 @@ export function Legend({ counts, to, chosen }: { counts: Counts; to: (k: NodeKin
 }
 
 // Meter is the used part of an amount.
-export function Meter({ label, used, total, text }: { label: string; used: number; total: number; text: string }) {
+// Meter is a share as a bar. A full one is a warning, unless it is good.
+export function Meter({ label, used, total, text, good }: { label: string; used: number; total: number; text: string; good?: boolean }) {
   const share = total > 0 ? Math.min(1, used / total) : 0
-  const tone = share > 0.95 ? 'bad' : share > 0.8 ? 'warn' : 'ok'
+  const tone = good ? 'ok' : share > 0.95 ? 'bad' : share > 0.8 ? 'warn' : 'ok'
   return (
     <div class="meter" title={text}>
       <span class="meter-name">{label}</span>

@@ -23,7 +23,7 @@ export interface Task {
   exit_code: number; signal: number; oom: boolean; result: string; result_json: unknown; may_still_run: boolean
   rejections: number; rejection: string; created: string | null; started: string | null; ended: string | null
   resolution: string; successor: string; revision: string; container: string; definition: unknown
-  unconfirmed_reason: string; condition: string; output_lost: string
+  unconfirmed_reason: string; condition: string; output_lost: string; callback_state: string; callback_error: string
 }
 
 export interface Counts {
@@ -62,7 +62,7 @@ export interface Cell {
   name: string; proc: string; address: string; zone: string; host: string; session: string; since: string | null
   reason: string; reported: boolean; eligible: boolean; dead_in: string | null; unavailable: string; draining: boolean
   capacity: Record<string, number>; free: Record<string, number>; instances: number; tasks: number; batch: number
-  labels: Record<string, string>; taints: string[]; tags: string[]; isolation: string[]; build: string
+  labels: Record<string, string>; taints: string[]; tags: string[]; isolation: string[]; build: string; volumes: string[]
   drain: Drain | null; aftermath: string; unknown: string[]
 }
 export interface Drain {

@@ -2295,8 +2295,13 @@ type Task struct {
 	// Bytes of output that the disk of its cell refused; they are gaps in its logs.
 	OutputLost int64 `protobuf:"varint,28,opt,name=output_lost,json=outputLost,proto3" json:"output_lost,omitempty"`
 	// It was cancelled, and its cell has not reported yet how its program ended.
-	Ending        bool              `protobuf:"varint,29,opt,name=ending,proto3" json:"ending,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,30,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Ending bool              `protobuf:"varint,29,opt,name=ending,proto3" json:"ending,omitempty"`
+	Labels map[string]string `protobuf:"bytes,30,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How far the callback of its end has come: due, delivered, or dead_letter once it is not tried any more. Empty = it
+	// has none, or has not ended.
+	CallbackState string `protobuf:"bytes,31,opt,name=callback_state,json=callbackState,proto3" json:"callback_state,omitempty"`
+	// Why the last attempt of the callback failed.
+	CallbackError string `protobuf:"bytes,32,opt,name=callback_error,json=callbackError,proto3" json:"callback_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2539,6 +2544,20 @@ func (x *Task) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Task) GetCallbackState() string {
+	if x != nil {
+		return x.CallbackState
+	}
+	return ""
+}
+
+func (x *Task) GetCallbackError() string {
+	if x != nil {
+		return x.CallbackError
+	}
+	return ""
 }
 
 type TaskDefinition struct {
@@ -11584,7 +11603,7 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\x05write\x18\x04 \x01(\v2\x11.cantina.v1.WriteR\x05write\x12\x1e\n" +
 	"\vall_at_once\x18\x05 \x01(\bR\tallAtOnce\"6\n" +
 	"\x16RestartServiceResponse\x12\x1c\n" +
-	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\x9a\b\n" +
+	"\trestarted\x18\x01 \x01(\x05R\trestarted\"\xe8\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -11624,7 +11643,9 @@ const file_cantina_v1_api_proto_rawDesc = "" +
 	"\voutput_lost\x18\x1c \x01(\x03R\n" +
 	"outputLost\x12\x16\n" +
 	"\x06ending\x18\x1d \x01(\bR\x06ending\x124\n" +
-	"\x06labels\x18\x1e \x03(\v2\x1c.cantina.v1.Task.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x1e \x03(\v2\x1c.cantina.v1.Task.LabelsEntryR\x06labels\x12%\n" +
+	"\x0ecallback_state\x18\x1f \x01(\tR\rcallbackState\x12%\n" +
+	"\x0ecallback_error\x18  \x01(\tR\rcallbackError\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x03\n" +

@@ -49,7 +49,7 @@ export function CellPage({ name }: { name: string }) {
           <Panel title="Properties">
             <Facts list={[
               ['labels', <Labels of={x.labels} />], ['tags', x.tags.join(', ') || '–'], ['taints', x.taints.join(', ') || '–'],
-              ['isolation', x.isolation.join(', ') || '–'], ['instances', x.instances], ['tasks', x.tasks], ['batch tasks', x.batch],
+              ['isolation', x.isolation.join(', ') || '–'], ['volumes', volumes(x.volumes)], ['instances', x.instances], ['tasks', x.tasks], ['batch tasks', x.batch],
             ]} />
           </Panel>
         </div>
@@ -68,3 +68,7 @@ export function CellPage({ name }: { name: string }) {
     </>
   )
 }
+
+// volumes are the directories of the machine that work may mount.
+const volumes = (dirs: string[]) => dirs.length === 0 ? 'none allowed'
+  : dirs.map((d) => <div key={d}><code>{d.replace(/:ro$/, '')}</code>{d.endsWith(':ro') && <span class="dim"> read-only</span>}</div>)

@@ -153,6 +153,14 @@ function Nodes({ job, state, below }: { job: JobKey; state: string; below: strin
   )
 }
 
+// Attempts links the output of each attempt, the newest first.
+function Attempts({ job, node: x }: { job: JobKey; node: JobNode }) {
+  const ended = ['done', 'running'].includes(x.state) ? 1 : 0
+  const all = Array.from({ length: x.errors + x.losses + ended }, (_, i) => i + 1).reverse()
+  if (all.length === 0) return <>none</>
+  return <>{all.slice(0, 20).map((n) => <a key={n} href={href('output', [], { domain: job.domain, job: job.name, node: x.node, attempt: n })} aria-label={`Output of attempt ${n}`}>{n} </a>)}{all.length > 20 && '…'}</>
+}
+
 export function NodePage({ of: k, node }: { of: JobKey; node: string }) {
   const path = jobPath(k), job = full(k)
   const mine = (e: Event) => e.node?.job === k.name && e.domain === k.domain && e.node.node === node
@@ -174,7 +182,7 @@ export function NodePage({ of: k, node }: { of: JobKey; node: string }) {
       </Head>
       {x && <Facts list={[
         ['path', <code>{x.path.slice(1).join(' › ')}</code>],
-        ['errors', x.errors], ['losses', x.losses],
+        ['errors', x.errors], ['losses', x.losses], ['attempts', <Attempts job={k} node={x} />],
         ['exit', x.signal ? `signal ${x.signal}` : x.state === 'ready' ? '–' : x.exit_code],
         ['cell', <CellName name={x.cell} />],
         ['changed', <When at={x.since ?? x.time} short />],

@@ -130,6 +130,7 @@ function problems(d: All): Wrong[] {
   for (const x of d.tasks) {
     const link = taskLink(x.id)
     if (x.outcome === 'lost' && !x.resolution) out.push({ tone: 'bad', what: `task ${x.id}`, link, why: 'lost: its cell did not report the end; resolve it', at: x.ended })
+    else if (x.callback_state === 'dead_letter') out.push({ tone: 'bad', what: `task ${x.id}`, link, why: `callback not delivered: ${x.callback_error}`, at: x.ended })
     else if (x.outcome === 'failed' && !past(x.ended)) out.push({ tone: 'bad', what: `task ${x.id}`, link, why: `failed: ${x.reason}`, at: x.ended })
     else if (x.state === 'PENDING' && x.rejection) out.push({ tone: 'warn', what: `task ${x.id}`, link, why: `not placed: ${x.rejection}`, at: x.created })
     else if (x.unconfirmed_reason || x.condition) out.push({ tone: 'warn', what: `task ${x.id}`, link, why: x.unconfirmed_reason || x.condition, at: x.started })

@@ -3,7 +3,7 @@ import { all, get } from '../api'
 import { plural } from '../format'
 import { CellName, instanceOutput, noteColumn, noteOf } from '../lists'
 import { useData } from '../live'
-import { Failure, Facts, Json, Panel, State, Table } from '../parts'
+import { Failure, Facts, Json, Meter, Panel, State, Table } from '../parts'
 import { href } from '../route'
 import { Ago } from '../time'
 import type { Event, Instance, Service } from '../types'
@@ -37,6 +37,9 @@ export function ServicePage({ domain, name }: { domain: string; name: string }) 
         ['applied', <Ago at={x.applied} />],
         ['copies', x.exclusive ? 'exclusive: never two of one index' : 'ordinary'],
       ]} />}
+      {x && x.phase !== 'steady' && !x.removed && (
+        <div class="meters pad"><Meter label={x.phase} used={x.healthy} total={x.instances} good text={`${x.healthy} of ${x.instances} healthy`} /></div>
+      )}
       {x?.failure && <p class="notice bad"><b>Last rollout failed:</b> {x.failure}</p>}
       <Why of={why.data} />
       <Panel title="Instances" count={data?.instances.length}>
@@ -45,6 +48,7 @@ export function ServicePage({ domain, name }: { domain: string; name: string }) 
           { name: 'state', cell: (i) => <><State is={i.state} />{i.presence !== 'ORDINARY' && <span class="chip">{i.presence}</span>}</> },
           { name: 'routable', cell: (i) => i.routable ? 'yes' : <span class="dim">no</span> },
           { name: 'cell', cell: (i) => <CellName name={i.cell} /> },
+          { name: 'zone', hide: !data?.instances.some((i) => i.zone), cell: (i) => i.zone || <span class="dim">–</span> },
           { name: 'address', cell: (i) => i.ports.length ? <code>{i.address}:{i.ports.map((p) => p.port).join(',')}</code> : <span class="dim">–</span> },
           { name: 'since', cell: (i) => <Ago at={i.since} /> },
           { name: 'version', num: true, cell: (i) => i.version },

@@ -29,6 +29,8 @@ export function TaskPage({ id }: { id: string }) {
         ['domain', x.domain], ['uid', <code>{x.uid.slice(0, 12)}</code>],
       ]} />}
       {x && [x.reason, x.rejection && `${x.rejections} times not placed: ${x.rejection}`, x.oom && 'it ran out of memory', x.may_still_run && 'it may still run',
+        x.callback_state === 'dead_letter' && `its callback was not delivered and is not tried any more: ${x.callback_error}`,
+        x.callback_state === 'due' && x.callback_error && `its callback is tried again: ${x.callback_error}`,
         x.resolution && `resolved as ${x.resolution}`, x.unconfirmed_reason, x.condition].filter(Boolean).map((t) =>
         <p key={String(t)} class={'notice ' + (x.outcome === 'failed' || x.outcome === 'lost' ? 'bad' : 'warn')}>{t}</p>)}
       {x?.successor && <p class="notice"><a href={href('task', [x.successor])}>{x.successor}</a> runs in its place.</p>}
@@ -46,10 +48,11 @@ const bytes = (raw: string) => partsOf({ raw, text: '' } as Parameters<typeof pa
 function TaskActions({ of: x, path, after }: { of: Task; path: string; after: () => void }) {
   const target = `task ${x.id} (${x.uid.slice(0, 8)})`
   if (x.outcome === 'lost' && !x.resolution) {
+    const risk = x.may_still_run ? ' It may still run: a second copy may start beside it.' : ''
     return <>{(['done', 'failed', 'rerun'] as const).map((as) => <Act key={as} after={after} of={{
       name: `Resolve as ${as}…`, title: `Resolve ${x.id} as ${as}?`, target, method: 'POST', path: `${path}/resolve`, danger: as === 'rerun',
-      text: as === 'rerun' ? 'The task runs again. If its old process still runs, it runs twice.' : `Its outcome becomes ${as}. It does not run again.`,
-      body: () => ({ as }), done: `${target} is resolved as ${as}`,
+      text: as === 'rerun' ? 'The task runs again. If its old process still runs, it runs twice.' : `Its outcome becomes ${as}. It does not run again.${risk}`,
+      body: () => ({ as, accept_double_starts: x.may_still_run }), done: `${target} is resolved as ${as}`,
     }} />)}</>
   }
   if (x.state === 'COMPLETED') return null
