@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"cantina/fault"
 	"cantina/internal/guard"
@@ -32,7 +33,7 @@ func (s *Server) v1(c *calls) *guard.Mux {
 					s.problem(w, q, s.recovered(p))
 				}
 			}()
-			if err := r.serve(w, q.WithContext(withHeaders(q.Context(), q.Header))); err != nil {
+			if err := r.call.serve(w, q.WithContext(withHeaders(q.Context(), q.Header))); err != nil {
 				s.problem(w, q, err)
 			}
 		})
@@ -44,6 +45,10 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		w.Header().Set("Content-Type", "application/schema+json")
 		_, _ = w.Write(spec.Schema())
 	})
+	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		_, _ = w.Write(OpenAPI())
+	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
 		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound),
 			Field: "path", Hint: "see docs/api.md for the paths"})
@@ -51,9 +56,17 @@ func (s *Server) v1(c *calls) *guard.Mux {
 	return mux
 }
 
+// route is one path of /v1.
 type route struct {
 	pattern string
-	serve   func(http.ResponseWriter, *http.Request) error
+	call    unary
+}
+
+// unary is one call of the definition, and the messages that it takes and returns.
+type unary struct {
+	serve    func(http.ResponseWriter, *http.Request) error
+	in, out  protoreflect.MessageDescriptor
+	takeBody bool
 }
 
 // routes is the table of /v1: a path for each call. {…} in a path and parameters
@@ -121,8 +134,8 @@ type body func(r *http.Request, m proto.Message) error
 // call serves one unary call: body, then query, then path into the request; the
 // answer as JSON.
 func call[Q, A any](do func(context.Context, *connect.Request[Q]) (*connect.Response[A], error),
-	read body) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+	read body) unary {
+	serve := func(w http.ResponseWriter, r *http.Request) error {
 		q := new(Q)
 		m := any(q).(proto.Message)
 		if read != nil {
@@ -150,6 +163,8 @@ func call[Q, A any](do func(context.Context, *connect.Request[Q]) (*connect.Resp
 		_, _ = w.Write(append(text, '\n'))
 		return nil
 	}
+	return unary{serve: serve, in: any(new(Q)).(proto.Message).ProtoReflect().Descriptor(),
+		out: any(new(A)).(proto.Message).ProtoReflect().Descriptor(), takeBody: read != nil}
 }
 
 // revisionOf returns the revision of the resource, or the list, in a message.

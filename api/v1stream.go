@@ -152,7 +152,7 @@ func (s *Server) v1Output(w http.ResponseWriter, r *http.Request, c *calls) {
 	case raw:
 		err = s.v1Raw(w, r, c, out)
 	default:
-		err = call(c.ReadOutput, nil)(w, r)
+		err = call(c.ReadOutput, nil).serve(w, r)
 	}
 	out.end(s, r, err)
 }
