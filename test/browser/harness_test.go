@@ -27,6 +27,7 @@ const patience = 60 * time.Second
 type cluster struct {
 	t       *testing.T
 	program string
+	dir     string // of its data; its path is short
 	env     []string
 	address string
 	stop    func() // ends the server in order
@@ -50,17 +51,23 @@ func program(t *testing.T) string {
 // startCluster starts one; env is added to its environment.
 func startCluster(t *testing.T, env ...string) *cluster {
 	t.Helper()
+	c := newCluster(t, env...)
+	c.flags = []string{"dev", "--data", c.dir + "/data", "--listen", "127.0.0.1:0", "--name", "c1", "--volumes",
+		"/usr/share:ro"}
+	_, c.address, c.stop = c.start(c.flags...)
+	return c
+}
+
+// newCluster prepares the environment of one.
+func newCluster(t *testing.T, env ...string) *cluster {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "cb") // short: the path of a socket is bounded
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, program: program(t), env: append(append(os.Environ(), "XDG_DATA_HOME="+dir+"/own",
+	return &cluster{t: t, program: program(t), dir: dir, env: append(append(os.Environ(), "XDG_DATA_HOME="+dir+"/own",
 		"XDG_RUNTIME_DIR="+dir+"/run", "CANTINA_ADDR="), env...)}
-	c.flags = []string{"dev", "--data", dir + "/data", "--listen", "127.0.0.1:0", "--name", "c1", "--volumes",
-		"/usr/share:ro"}
-	_, c.address, c.stop = c.start(c.flags...)
-	return c
 }
 
 // crash ends the server at once and starts it again.

@@ -33,7 +33,8 @@ func TestPages(t *testing.T) {
 		{"overview", "#/", []string{"3/5", "10 of 200 batch tasks failed"}},
 		{"services", "#/services", []string{"shop/web", "rolling out"}},
 		{"service", "#/service/shop/web", []string{"web/2", "Follow output", "Definition of version 1"}},
-		{"service-unplaced", "#/service/shop/huge", []string{"memory 900Gi needed, largest free", "remedy:"}},
+		{"service-unplaced", "#/service/shop/huge", []string{"memory 900Gi needed, largest free", "remedy:",
+			"0 of 1 healthy"}},
 		{"service-crashed", "#/service/shop/flaky", []string{"exit status 3", "cannot open /etc/flaky.conf"}},
 		{"jobs", "#/jobs", []string{"measure", "190/200"}},
 		{"job", "#/job/shop/measure", []string{"Retry failed…", "Level rack", "rack10", "19/20", "95 %"}},
@@ -44,6 +45,7 @@ func TestPages(t *testing.T) {
 		{"node-result", "#/node/shop/measure/rack3%2Fd8", []string{"4096", "measured rack3/d8"}},
 		{"tasks", "#/tasks", []string{"shop.report", "succeeded", "failed"}},
 		{"task", "#/task/shop.report", []string{"succeeded", "42", "counted 42 rows"}},
+		{"task-callback", "#/task/shop.broken", []string{"its callback is tried again: "}},
 		{"schedules", "#/schedules", []string{"Europe/Berlin"}},
 		{"schedule", "#/schedule/shop/nightly", []string{"t 02:30 on day 31 of the month in December", "Next firings",
 			"missing hour: run, repeated hour: first"}},
@@ -79,6 +81,8 @@ func TestPages(t *testing.T) {
 		})
 	}
 	x.t = t
+	x.open("#/node/shop/measure/rack3%2Fd7", "attempts")
+	x.holds(`document.querySelector('a[aria-label="Output of attempt 1"]') !== null`)
 	x.open("#/schedule/shop/hourly", "Next firings")
 	x.holds(`!/missing hour|repeated hour/.test(document.body.innerText)`)
 	keys(x)
@@ -280,6 +284,25 @@ func TestALostTaskIsResolved(t *testing.T) {
 	x.shows("It does not run again.")
 	x.press("dialog", "Resolve as failed")
 	x.shows("is resolved as failed", "resolved as failed")
+	x.clean()
+}
+
+// TestHeldWorkIsShown: in the initial wait, work that an unknown cell may run is held, with the reason. It starts when
+// the wait ends.
+func TestHeldWorkIsShown(t *testing.T) {
+	c := newCluster(t)
+	_, c.address, _ = c.start("server", "--data", c.dir+"/server", "--listen", "127.0.0.1:0")
+	c.env = append(c.env, "CANTINA_ADDR="+c.address)
+	c.start("cell", "--data", c.dir+"/cell", "--name", "c1", "--servers", c.address, "--zone", "z1")
+	c.run("apply", "testdata/web.yaml")
+	x := openTab(t)
+	x.open0(c.run("ui", "-q"))
+	c.run("run", "-d", "--id", "t-held", "--", "true")
+	x.shows("Needs attention", "t-held", "held: initial wait")
+	x.shoot("held")
+	c.run("leader", "end-wait", "--accept-double-starts", "--yes")
+	c.run("wait", "web")
+	x.open("#/service/default/web", "web/0", "z1")
 	x.clean()
 }
 
