@@ -174,11 +174,28 @@ func (s *Store) campaignOnce(ctx context.Context, c Candidate) (*Leadership, err
 	return r, nil
 }
 
+// yieldTime is how long a server waits for another candidate before it leads.
+const yieldTime = 200 * time.Millisecond
+
+// yields reports that another server should rather lead: this one's member orders the entries of the store. If both
+// were lost with one process, the lease of its term would begin anew after the election of another member.
+func (s *Store) yields() bool {
+	b, ok := s.backend.(interface{ Yields() bool })
+	return ok && b.Yields()
+}
+
 // standBy returns when there is no election key.
 func (s *Store) standBy(ctx context.Context, c Candidate) error {
+	yielded := false
 	for reported := ""; ; {
 		l, rev, err := s.leader(ctx)
 		switch {
+		case errors.Is(err, ErrNoLeader) && !yielded && s.yields():
+			if err := run.Pause(ctx, yieldTime); err != nil {
+				return err
+			}
+			yielded = true
+			continue
 		case errors.Is(err, ErrNoLeader):
 			return nil
 		case errors.Is(err, ErrCorrupt):

@@ -287,6 +287,15 @@ func refusal(err error) error {
 	return err
 }
 
+// Yields reports that the backend's own member is the elected one of several: another server should rather lead.
+func (b *Backend) Yields() bool {
+	if b.member == nil || b.member.cfg.Membership == nil {
+		return false
+	}
+	s := b.member.server.Server
+	return s.Leader() == s.MemberID() && len(s.Cluster().Members()) > 1
+}
+
 // SetLeads records whether this server leads the cluster of cantina.
 func (m *Member) SetLeads(leads bool) {
 	m.leads.Store(leads)

@@ -275,6 +275,47 @@ func TestThreeMembers(t *testing.T) {
 	}
 }
 
+// TestTheElectedMemberLeadsLast: of three candidates, the one whose member is elected leads only when no other does.
+func TestTheElectedMemberLeadsLast(t *testing.T) {
+	g := newGroup(t, "a", "b", "c")
+	type win struct {
+		name string
+		r    *store.Leadership
+		err  error
+	}
+	elected := ""
+	g.state("a", func(by map[string]etcd.MemberState) bool {
+		for name, m := range by {
+			if m.Elected {
+				elected = name
+			}
+		}
+		return elected != ""
+	})
+	wins := make(chan win)
+	for name, m := range g.members {
+		s := newStore(t, m.Backend(), store.Config{Memory: g.dirs[name], NewCluster: true})
+		go func() {
+			r, err := s.Campaign(t.Context(), store.Candidate{ID: name})
+			wins <- win{name, r, err}
+		}()
+	}
+	var order []string
+	for range g.members {
+		w := <-wins
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		order = append(order, w.name)
+		if err := w.r.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if order[2] != elected {
+		t.Errorf("leaders %v, of which %s is the elected member", order, elected)
+	}
+}
+
 // waits waits until want returns true.
 func waits(want func() bool) bool {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {

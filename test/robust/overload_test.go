@@ -132,6 +132,6 @@ func TestOverload(t *testing.T) {
 	settled(nowhere)
 	flood("beside", "1Mi")
 	settled(nowhere)
-	shows(t, c.addr(), []string{"memory", "102400Gi"}, "explain", "nowhere.s0/0")
+	shows(t, c.addr(), []string{"memory", "100Ti"}, "explain", "nowhere.s0/0")
 	shows(t, c.addr(), []string{strconv.Itoa(nowhere)}, "status")
 }
