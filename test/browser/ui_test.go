@@ -210,6 +210,7 @@ func TestActions(t *testing.T) {
 	x.press("main", "Restart…")
 	x.press("dialog", "Restart")
 	x.shows("restarts", "version")
+	c.run("wait", "shop/web") // its rows change until then, and a dialog refers to one revision
 
 	x.open("#/cell/c1", "Drain…")
 	x.press("main", "Drain…")
