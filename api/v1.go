@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -45,9 +46,10 @@ func (s *Server) v1(c *calls) *guard.Mux {
 		w.Header().Set("Content-Type", "application/schema+json")
 		_, _ = w.Write(spec.Schema())
 	})
+	description := sync.OnceValue(OpenAPI)
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
-		_, _ = w.Write(OpenAPI())
+		_, _ = w.Write(description())
 	})
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, q *http.Request) {
 		s.problem(w, q, &FieldError{Err: fmt.Errorf("%s %s: %w", q.Method, text.Shorten(q.URL.Path, 60), fault.ErrNotFound),

@@ -50,13 +50,13 @@ func makeAll(ctx context.Context, out, version, commit string, archs []string) e
 		return err
 	}
 	// Pages and completions are printed by a program for this machine.
-	b := builder{flags: "-s -w -X main.version=" + version + " -X main.commit=" + commit, time: r.Time, dir: temp}
+	b := builder{flags: "-s -w -X main.version=" + version + " -X main.commit=" + commit, dir: temp}
 	own, err := b.build(ctx, runtime.GOARCH)
 	if err != nil {
 		return err
 	}
 	pages := filepath.Join(temp, "pages")
-	if err := b.pages(ctx, own, pages); err != nil {
+	if err := r.Pages(ctx, own, pages); err != nil {
 		return err
 	}
 	for _, arch := range archs {
@@ -114,14 +114,13 @@ func release(ctx context.Context, version string) (packaging.Release, error) {
 type builder struct {
 	dir   string
 	flags string // of the linker
-	time  time.Time
 }
 
 // build compiles the program for a processor and returns its path. The reaper of that processor is part of it.
 func (b builder) build(ctx context.Context, arch string) (string, error) {
 	reaper, program := filepath.Join(b.dir, "reaper-"+arch), filepath.Join(b.dir, "cantina-"+arch)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
-	if err := command(ctx, env, nil, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", reaper,
+	if err := command(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", reaper,
 		"./cmd/cantina-reaper"); err != nil {
 		return "", err
 	}
@@ -137,40 +136,14 @@ func (b builder) build(ctx context.Context, arch string) (string, error) {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		return "", err
 	}
-	return program, command(ctx, env, nil, "go", "build", "-trimpath", "-overlay", list, "-buildvcs=false",
+	return program, command(ctx, env, "go", "build", "-trimpath", "-overlay", list, "-buildvcs=false",
 		"-ldflags="+b.flags, "-o", program, "./cmd/cantina")
 }
 
-// pages writes the manual pages and the completion scripts.
-func (b builder) pages(ctx context.Context, program, dir string) error {
-	env := []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(b.time.Unix(), 10), "XDG_DATA_HOME=/var/lib",
-		"HOME=/nonexistent"}
-	if err := command(ctx, env, nil, program, "man", "--dir", dir); err != nil {
-		return err
-	}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		f, err := os.Create(filepath.Join(dir, shell))
-		if err != nil {
-			return err
-		}
-		if err := command(ctx, env, f, program, "completion", shell); err != nil {
-			f.Close()
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// command runs a program. out is nil for standard error.
-func command(ctx context.Context, env []string, out *os.File, name string, args ...string) error {
-	if out == nil {
-		out = os.Stderr
-	}
+// command runs a program.
+func command(ctx context.Context, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, os.Stderr
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}

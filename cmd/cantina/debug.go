@@ -105,8 +105,7 @@ func (b *bundler) collect() {
 		return fmt.Appendf(nil, "client %s\n%s %s/%s\n%d processors\n", version, runtime.Version(), runtime.GOOS,
 			runtime.GOARCH, runtime.NumCPU()), nil
 	})
-	b.resources()
-	for _, a := range b.addresses() {
+	for _, a := range b.addresses(b.resources()) {
 		for _, path := range []string{"healthz", "readyz"} {
 			b.get("servers/"+fileOf(a)+"/"+path+".txt", a, "/"+path)
 		}
@@ -138,15 +137,9 @@ func (b *bundler) get(name, address, path string) {
 func fileOf(address string) string { return strings.ReplaceAll(address, "/", "_") }
 
 // addresses are those of all servers that are known.
-func (b *bundler) addresses() []string {
+func (b *bundler) addresses(members []*pb.StoreMember) []string {
 	out := slices.Clone(b.c.addresses())
-	ctx, cancel := context.WithTimeout(b.c.ctx, readTime)
-	defer cancel()
-	got, err := api.CallFor(ctx, b.client, 0, calls.ListMembers, &pb.ListMembersRequest{})
-	if err != nil {
-		return out // the part members.json has the reason
-	}
-	for _, m := range got.Members {
+	for _, m := range members {
 		for _, a := range m.Addresses {
 			if !slices.Contains(out, a) {
 				out = append(out, a)
@@ -179,11 +172,12 @@ func asJSON(m proto.Message) ([]byte, error) {
 // mostExplained limits the explanations of a bundle, and the definitions of each kind.
 const mostExplained = 50
 
-// resources adds the first page of each kind, and the explanations of what is not as wanted.
-func (b *bundler) resources() {
+// resources adds the first page of each kind, and the explanations of all that is not as wanted. It returns the members
+// of the store.
+func (b *bundler) resources() []*pb.StoreMember {
 	page := &pb.Page{Limit: api.MaxPage}
 	part(b, "status.json", calls.GetStatus, &pb.GetStatusRequest{})
-	part(b, "members.json", calls.ListMembers, &pb.ListMembersRequest{})
+	members := part(b, "members.json", calls.ListMembers, &pb.ListMembersRequest{})
 	cells := part(b, "cells.json", calls.ListCells, &pb.ListCellsRequest{Page: page})
 	services := part(b, "services.json", calls.ListServices, &pb.ListServicesRequest{Page: page})
 	instances := part(b, "instances.json", calls.ListInstances, &pb.ListInstancesRequest{Page: page})
@@ -232,6 +226,7 @@ func (b *bundler) resources() {
 		name := fmt.Sprintf("explain/%s/%s/%s-%d.json", s.Kind, cmp.Or(s.Domain, "-"), s.Name, s.Index)
 		part(b, name, calls.Explain, &pb.ExplainRequest{Subject: s})
 	}
+	return members.GetMembers()
 }
 
 // mostEvents is how many of the newest events a bundle has.

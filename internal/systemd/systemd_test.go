@@ -30,7 +30,7 @@ func TestNotify(t *testing.T) {
 	}
 	l.Close()
 	if err := Notify("READY=1"); err == nil {
-		t.Error("a socket that nobody reads takes a state")
+		t.Error("a socket without a reader takes a state")
 	}
 }
 

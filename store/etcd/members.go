@@ -292,9 +292,11 @@ func (b *Backend) Yields() bool {
 	if b.member == nil || b.member.cfg.Membership == nil {
 		return false
 	}
-	s := b.member.server.Server
-	return s.Leader() == s.MemberID() && len(s.Cluster().Members()) > 1
+	return b.member.elected() && len(b.member.server.Server.Cluster().Members()) > 1
 }
+
+// elected reports that this member orders the entries of the store.
+func (m *Member) elected() bool { return m.server.Server.Leader() == m.server.Server.MemberID() }
 
 // SetLeads records whether this server leads the cluster of cantina.
 func (m *Member) SetLeads(leads bool) {
@@ -430,7 +432,7 @@ func (m *Member) handOver(ctx context.Context, all []MemberState) bool {
 func (m *Member) depart() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime+handOverTime)
 	defer cancel()
-	if s := m.server.Server; s.Leader() == s.MemberID() {
+	if m.elected() {
 		m.handOver(ctx, m.members())
 	}
 	m.server.Server.HardStop()

@@ -46,14 +46,10 @@ func TestLifeOfThePackage(t *testing.T) {
 		b := packaging.Build{Arch: runtime.GOARCH, Program: filepath.Join(dir, version),
 			Pages: filepath.Join(dir, "pages-"+version)}
 		run("go", "build", "-trimpath", "-ldflags=-s -w -X main.version="+version, "-o", b.Program, "./cmd/cantina")
-		run(b.Program, "man", "--dir", b.Pages)
-		for _, shell := range []string{"bash", "zsh", "fish"} {
-			text := run(b.Program, "completion", shell)
-			if err := os.WriteFile(filepath.Join(b.Pages, shell), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
 		r := packaging.Release{Version: version, Next: "0.1.0", Time: time.Unix(1700000000+int64(i), 0), Source: root}
+		if err := r.Pages(t.Context(), b.Program, b.Pages); err != nil {
+			t.Fatal(err)
+		}
 		debs = append(debs, filepath.Join(dir, version+".deb"))
 		if err := r.Deb(t.Context(), b, debs[i], "none"); err != nil {
 			t.Fatal(err)
